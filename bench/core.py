@@ -73,7 +73,6 @@ def _produced(bed: GrowthBed, partition: int, sequence: int, version: int, **fie
 
 
 def produce(bed: GrowthBed) -> Steps:
-    """Idempotent producers and partitions in turn."""
     bed.topic("orders", 3, PARTITIONS)
     for number in itertools.count():
         partition = number % PARTITIONS
@@ -239,7 +238,6 @@ def measure(names: list[str], rounds: int) -> list[CoreMeasured]:
 
 
 def plot(found: list[CoreMeasured], path: Path) -> None:
-    """The ratios as bars."""
     import altair
 
     rows = [{"event": each.kind, "times the floor": round(each.ratio, 1)} for each in found]
@@ -252,7 +250,6 @@ def plot(found: list[CoreMeasured], path: Path) -> None:
 
 
 def main() -> None:
-    """Measures and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

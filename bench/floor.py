@@ -80,7 +80,6 @@ def _processes() -> int:
 
 
 def main() -> int:
-    """Measures and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

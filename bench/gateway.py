@@ -58,7 +58,6 @@ class GatewaySide(NamedTuple):
     process: psutil.Process
 
     def processor_s(self) -> float:
-        """Return the processor time in s so far."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
@@ -121,7 +120,6 @@ def _wait_for(port: int) -> None:
 
 @contextlib.contextmanager
 def kafka(directory: Path) -> Iterator[GatewaySide]:
-    """Start a real broker."""
     broker = EmbeddedKafka(directory / "kafka", default_home())
     try:
         bootstrap = broker.start()
@@ -199,7 +197,6 @@ class Transfer:
         self._consumer = Consumer({**base, "group.id": topic, "enable.auto.commit": False})
 
     def records(self) -> int:
-        """Produce the records."""
         for number in range(self._count):
             while True:
                 try:
@@ -270,7 +267,6 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> int:
-    """Measures and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -49,27 +49,21 @@ CRC_AT, CHECKED_FROM, SEQUENCE_AT = 17, 21, 53
 
 
 class MemoryTransport(asyncio.Transport):
-    """Keeps what is written."""
-
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
         self.written: list[bytes] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep data."""
         self.written.append(bytes(data))
 
     def resume_reading(self) -> None:
         """Do nothing."""
 
     def is_closing(self) -> bool:
-        """Return False."""
         return False
 
 
 class BudgetClient:
-    """A client of a gateway in this process."""
-
     def __init__(self, connection: BrokerConnection) -> None:
         self.transport = MemoryTransport()
         self.connection = connection
@@ -130,7 +124,6 @@ class TimesOfAPart:
 
     @property
     def microseconds(self) -> float:
-        """The percentile."""
         return sorted(self._times)[len(self._times) * PERCENT // 100] / 1000
 
 

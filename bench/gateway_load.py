@@ -161,7 +161,6 @@ class LoadClient:
         return frame, answer, response
 
     def create_topic(self, partitions: int) -> None:
-        """Create the topic if it is missing."""
         topic = {"name": TOPIC, "numPartitions": partitions, "replicationFactor": 1}
         _, _, answer = self.call(CREATE_TOPICS, {"topics": [topic], "timeoutMs": 30000})
         if answer["topics"][0]["errorCode"] not in {0, TOPIC_EXISTS}:
@@ -276,13 +275,10 @@ class LoadResult(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
         return len(self.latencies) / self.seconds
 
 
 class Load:
-    """Prepared connections."""
-
     def __init__(self, host: str, port: int, connections: int, value_bytes: int) -> None:
         value = b"x" * value_bytes
         self._clients = [LoadClient(host, port, number, value) for number in range(connections)]
@@ -325,7 +321,6 @@ class Load:
 
 
 def main() -> None:
-    """Measures and prints."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -93,7 +93,6 @@ class GrowthBed:
         self.topic("__transaction_state", 2, 1)
 
     def put(self, record: Any) -> None:
-        """Apply a record to the broker."""
         apply(self.cell.tables.of(BROKER), record)
 
     def topic(self, name: str, number: int, partitions: int) -> str:
@@ -136,7 +135,6 @@ class GrowthBed:
         return msgspec.json.encode({**event, "choices": choices} if choices else event)
 
     def produce(self, sequence: int = -1, **fields: Any) -> Document:
-        """Return a Produce of one batch to the partition."""
         batch = {
             "baseOffset": 0,
             "lastOffsetDelta": 0,
@@ -153,7 +151,6 @@ class GrowthBed:
 
 
 def append(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
-    """Batches in the partition."""
     bed.batches(size)
     while True:
         yield [bed.produce()]
@@ -362,7 +359,6 @@ def check(rows: list[Output]) -> None:
 
 
 def main() -> None:
-    """Measures and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -76,7 +76,6 @@ KINDS: dict[str, Callable[[str, int, int, int], bytes]] = {"producers": request,
 
 
 def opening() -> list[bytes]:
-    """Return the events that create a topic and the offsets topic."""
     asked = {"keyType": 0, "coordinatorKeys": ["g0"]}
     return [topic(CLUSTER), event(CLUSTER, -1, 10, 4, asked)]
 
@@ -95,7 +94,6 @@ def load_of(size: int, turn: int, given: argparse.Namespace) -> Iterator[bytes]:
 
 
 def send(settings: Settings, events: Iterable[bytes]) -> None:
-    """Write events to the partition of their cell."""
     partition = partition_of(CLUSTER.encode(), settings.requests_partitions)
     with runner.prepared(settings, BrokerSettings()) as job:
         name = topics.full_name(settings.prefix, topics.REQUESTS)
@@ -103,7 +101,6 @@ def send(settings: Settings, events: Iterable[bytes]) -> None:
 
 
 def run(settings: Settings, session: "SparkSession") -> list[Spent]:
-    """Run a job over all requests."""
     found = []
     before = spark_time()
 
@@ -194,7 +191,6 @@ def started() -> Iterator[tuple[Flags, "SparkSession"]]:
 
 
 def main() -> None:
-    """Measures and prints."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="micro-batches in a turn")
     parser.add_argument("--turns", type=int, default=3)

@@ -72,7 +72,6 @@ def versions() -> str:
 
 
 def stored() -> tuple[str, dict[str, int], dict[str, int]]:
-    """Return the versions, and the counts of events and of floors in the table."""
     first, *lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     counts = {kind: int(events) for kind, events, _ in rows}
@@ -143,7 +142,6 @@ def _handle(counted: str, floors: int) -> None:
 
 
 def main() -> None:
-    """Counts and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

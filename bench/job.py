@@ -96,7 +96,6 @@ class JobBed:
     directory: Path
 
     def topic(self, engine: str) -> str:
-        """Return an engine's output topic."""
         return topics.full_name(engine, RESPONSES) if engine in JOBS else f"bench.{engine}"
 
     @property
@@ -106,7 +105,6 @@ class JobBed:
 
     @property
     def client(self) -> ClientProperties:
-        """Return the client properties."""
         return client_properties(self.settings["job"])
 
 
@@ -137,12 +135,10 @@ class SpentTime:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def __enter__(self) -> "SpentTime":
-        """Start to read."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop to read."""
         self._is_over.set()
         self._thread.join()
 
@@ -197,7 +193,6 @@ def send(bed: JobBed, engine: str) -> None:
 
 
 def run_job(bed: JobBed, engine: str) -> None:
-    """Run the job over all requests."""
     settings = bed.settings[engine]
     session = spark_session(settings)
     with runner.prepared(settings, BrokerSettings()) as job:
@@ -263,7 +258,6 @@ def run_peer(bed: JobBed, engine: str) -> None:
 
 
 def written(reader: Any, topic: str) -> int:
-    """Return the number of rows in a topic."""
     return sum(end_offsets(reader, topic, REQUESTS_PARTITIONS).values())
 
 
@@ -368,7 +362,6 @@ def share(alone: float | None, spent: float | None) -> str:
 
 
 def main() -> int:
-    """Measures and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

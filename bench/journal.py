@@ -40,7 +40,6 @@ POLICIES = {"never": None, "1s": 1000, "100ms": 100, "10ms": 10, "always": AT_ON
 
 
 def engine_of(path: Path, fsync_ms: int | None, compacted_from: int) -> LocalEngine:
-    """Return an engine with a journal."""
     typed, _ = parse(SETTINGS)
     return LocalEngine("bench", [1], typed, JournalOptions(path, fsync_ms, compacted_from))
 
@@ -118,7 +117,6 @@ async def measured(path: Path, fsync_ms: int | None, compacted_from: int, record
 
 
 def main() -> None:
-    """Measure one policy after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--only", nargs="+", help="names of cases")

@@ -52,14 +52,11 @@ TRIGGER_MS = 10_000
 
 
 class Line(NamedTuple):
-    """A line and the partition of its broker."""
-
     partition: int
     value: bytes
 
 
 def micro_batches(lines: int, count: int) -> Iterator[list[Line]]:
-    """The lines of each round."""
     every = (Line(broker - 1, text.encode()) for broker, text in Traffic(2).lines())
     for _ in range(count):
         yield list(islice(every, lines))
@@ -72,17 +69,14 @@ class Facts:
         self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
 
     def read(self, _now: int | None = None) -> dict[str, ClusterFacts]:
-        """Return the facts."""
         return self._facts
 
     def write(self, new: Iterable[FactRow]) -> None:
-        """Merge facts."""
         for row in new:
             self._facts[row.cluster].add(row)
 
 
 def stages(batches: list[list[Line]]) -> dict[str, float]:
-    """Processor time for a line of each stage, in seconds."""
     facts, bucket, now, offset = Facts(), operator.Bucket(None), 1_800_000_000_000, 0
     spent: dict[str, float] = defaultdict(float)
     routed: dict[EntityKey, list[bytes]]
@@ -115,7 +109,6 @@ def stages(batches: list[list[Line]]) -> dict[str, float]:
 
 
 def copied(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
-    """The rows as they are."""
     yield from frames
 
 
@@ -177,7 +170,6 @@ class Engine:
 
 
 def main() -> None:
-    """Print a line for each engine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)

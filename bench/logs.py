@@ -270,17 +270,14 @@ class Traffic:
 
 
 def leader(topic: int, partition: int) -> int:
-    """The leader of a partition."""
     return 1 + (topic + partition) % BROKERS
 
 
 def topic_id(topic: int) -> str:
-    """The id of a topic."""
     return f"topicWithTheNumber{topic:04d}"
 
 
 def member_id(group: int, member: int) -> str:
-    """The member id of a consumer."""
     return f"reader-{group}-{member}-5d66ebba-695c-4efc-aeae-d82e6715a908"
 
 
@@ -335,7 +332,6 @@ def run(words: Sequence[str], files: Sequence[Path]) -> Measured:
 
 
 def table(title: str, heads: Sequence[str], rows: dict[str, list[Measured]]) -> None:
-    """Print the times and peaks of programs."""
     print(f"\n| {title} | {' | '.join(f'{each}: CPU, peak' for each in heads)} |")
     print(f"|{'---|' * (len(heads) + 1)}")
     for name, row in rows.items():
@@ -381,7 +377,6 @@ def too_fast(rows: dict[str, list[Measured]], sizes: Sequence[float]) -> list[st
 
 
 def main() -> None:
-    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 30, 100], help="in MB")
     parser.add_argument("--partitions", type=int, nargs="*", default=[20, 200, 1000])

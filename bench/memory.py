@@ -27,12 +27,10 @@ PARTITIONS = 10
 
 
 def batch(bed: GrowthBed, count: int) -> None:
-    """Batches without a producer, in one partition."""
     bed.batches(count)
 
 
 def producer(bed: GrowthBed, count: int) -> None:
-    """Batches, each of another producer."""
     bed.batches(count, producers=count)
 
 
@@ -50,13 +48,11 @@ def session(bed: GrowthBed, count: int) -> None:
 
 
 def classic_group(bed: GrowthBed, count: int) -> None:
-    """Stable groups of one member."""
     for number in range(count):
         group(bed, f"group-{number}", 1)
 
 
 def offset(bed: GrowthBed, count: int) -> None:
-    """Committed offsets of one group."""
     for number in range(count):
         bed.put(OffsetCommitted("group", "topic", number, number, -1, "", 1_700_000_000_000))
 

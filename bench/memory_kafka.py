@@ -36,7 +36,6 @@ gateway_load.VERSIONS |= {OFFSET_COMMIT: 8, FIND_COORDINATOR: 3, JOIN_GROUP: 5, 
 
 
 def producer(client: LoadClient, _number: int) -> None:
-    """An idempotent producer with one batch."""
     _, _, found = client.call(INIT_PRODUCER_ID, {"transactionTimeoutMs": 60000})
     builder = DefaultRecordBatchBuilder(2, 0, 0, found["producerId"], 0, 0, 1 << 20)
     builder.append(0, gateway_load.TIMESTAMP, None, b"", [])
@@ -60,7 +59,6 @@ def session(client: LoadClient, _number: int) -> None:
 
 
 def classic_group(client: LoadClient, number: int) -> None:
-    """A stable group of one member."""
     named, member = f"group-{number}", ""
     protocols = [{"name": "range", "metadata": bytes(6)}]
     body = {"groupId": named, "sessionTimeoutMs": 1_000_000, "rebalanceTimeoutMs": 60000}
@@ -174,7 +172,6 @@ def measure(address: str, count_heap: Callable[[], int], count: int) -> dict[str
 
 
 def main() -> None:
-    """Measures and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

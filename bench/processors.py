@@ -49,7 +49,6 @@ class Peer:
         return any(each.poll() is not None for each in self._processes)
 
     def part(self, name: str) -> str:
-        """Return a directory for one of its processes."""
         return str(self._directory / name)
 
     def python(self) -> str:

@@ -75,7 +75,6 @@ def answers_of_a_cell(cluster: str, events: list[bytes]) -> dict[str, bytes | No
 
 
 def send(job: Any, cluster: str, events: list[bytes]) -> None:
-    """Write every event to the partition of its cell."""
     partition = partition_of(cluster.encode(), job.settings.requests_partitions)
     rows = (NewRow(cluster, document, partition) for document in events)
     write_all(job.client, topics.full_name(job.settings.prefix, topics.REQUESTS), rows)

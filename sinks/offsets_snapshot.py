@@ -38,8 +38,6 @@ SCHEMA = pa.schema(
 
 
 class SnapshotRow(NamedTuple):
-    """A committed offset of one cluster."""
-
     cluster: str
     group: str
     topic: str
@@ -81,12 +79,10 @@ def rows_of_cell(cluster: str, column: bytes) -> list[SnapshotRow]:
 
 
 def data_path(directory: Path, batch: int) -> Path:
-    """Return the path of a batch's rows."""
     return directory / f"offsets-{batch}.parquet"
 
 
 def manifest_path(directory: Path, batch: int) -> Path:
-    """Return the path of a batch's manifest."""
     return directory / f"offsets-{batch}.json"
 
 

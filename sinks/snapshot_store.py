@@ -167,7 +167,6 @@ def _write(directory: Path, taken: SnapshotContent, judge: Judge | None) -> Publ
 
 
 def _fill(fresh: Path, name: str, taken: SnapshotContent) -> SnapshotManifest:
-    """Write the files of a snapshot, the manifest last."""
     offsets_snapshot.write(
         fresh, taken.batch, taken.offsets, taken.source_offsets, taken.state_version
     )
@@ -317,7 +316,6 @@ def taken_ms(name: str) -> int:
 
 
 def name_of(at_ms: int, batch: int) -> str:
-    """Return the name of a snapshot."""
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     return f"{at:%Y-%m-%dT%H-%M-%S}.{at_ms % 1000:03}Z-batch-{batch}"
 

@@ -66,7 +66,6 @@ class TopicWriter:
                 return
 
     def poll(self) -> None:
-        """Process delivery reports."""
         self._producer.poll(0)
 
     def flush(self) -> int:

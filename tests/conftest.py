@@ -142,7 +142,6 @@ def _uses_session(file: str) -> bool:
 
 @cache
 def _imports_expectations(file: str) -> bool:
-    """Return whether the module tested by a file imports great-expectations."""
     text = (ROOT / file).read_text(encoding="utf-8")
     return re.search(r"\bsinks import .*\b(checks|snapshot_store)\b", text) is not None
 
@@ -219,7 +218,6 @@ def _names_golden(file: str, golden: str) -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say whether there is a browser, and what answers comparisons."""
     found = browser()
     real = {"record": "a real broker, recorded", "compare": "a real broker"}
     return [
@@ -284,7 +282,6 @@ def module_tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
 
 @pytest.fixture
 def track(module_tape: Tape, request: pytest.FixtureRequest) -> Track:
-    """A test's own track in the recording of its module."""
     return module_tape.track(request.node.name)
 
 
@@ -320,7 +317,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 @pytest.fixture
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory without a brokertwin.toml, and no BROKERTWIN_… variables."""
     for variable in [name for name in os.environ if name.startswith("BROKERTWIN_")]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)

@@ -24,7 +24,6 @@ TRIED = 3
 
 
 def pages() -> dict[str, str]:
-    """File name to text."""
     found = examples()
     made = {
         f"{error_pages.name_of(code)}.md": error_pages.page(code, found.get(code, ""))

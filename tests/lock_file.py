@@ -34,7 +34,6 @@ def text(report: dict[str, list[dict[str, dict[str, object]]]]) -> str:
 
 
 def main() -> None:
-    """Ask pip, and write."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.json")
         wanted = ["-c", str(ROOT / ".ci/constraints.txt"), f"{ROOT}[all]"]

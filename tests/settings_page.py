@@ -45,7 +45,6 @@ A warning lists settings that exist in Kafka and have no effect here.
 
 
 def page() -> str:
-    """Return the page's text."""
     rows = [_row(name, field) for name, field in Settings.model_fields.items()]
     return HEAD + "\n".join(rows) + "\n"
 

@@ -192,7 +192,6 @@ def substitutes(name: str, reader: Reader) -> dict[str, str]:
 
 
 def orders(reader: Reader) -> None:
-    """A topic with a record."""
     connection = {"bootstrap.servers": reader.bootstrap}
     admin = AdminClient(connection)  # its futures fail when it is gone
     with suppress(KafkaException):  # another page's reader has it already
@@ -210,20 +209,17 @@ def committed_offsets(reader: Reader) -> None:
 
 
 def request_log(reader: Reader) -> None:
-    """Copy the log and the settings of a real broker."""
     with gzip.open(ROOT / "tests/requestlogs/single/kafka-request.log.gz") as packed:
         (reader.directory / "kafka-request.log").write_bytes(packed.read())
     shutil.copy(ROOT / "tests/captures/broker.properties", reader.directory / "server.properties")
 
 
 def cluster_logs(reader: Reader) -> None:
-    """Copy the logs of a cluster's three brokers and its controller."""
     for log in logs_of("follower_stop"):
         shutil.copy(log, reader.directory)
 
 
 def key_store(reader: Reader) -> None:
-    """The broker's key and certificate."""
     Authority().issue("broker").store(reader.directory / "broker.pem")
 
 

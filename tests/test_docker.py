@@ -38,7 +38,6 @@ USER = "brokertwin"
 
 
 def commands(program: str) -> list[list[str]]:
-    """The image's commands of one program, in their order."""
     runs = [step for step in STEPS if step.instruction == "RUN"]
     return [words for run in runs for words in run.commands() if words[0] == program]
 
@@ -251,7 +250,6 @@ class Composed:
         return text.split("\0")
 
     def start(self, service: str, probe: str) -> None:
-        """Start a service, and wait until the probe of a service succeeds."""
         command = [sys.executable, "-m", "brokertwin", *self._here(OURS[service]["command"])]
         with (self._directory / f"{service}.log").open("wb") as log:
             process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
@@ -275,7 +273,6 @@ class Composed:
         return done.stdout
 
     def stop(self) -> None:
-        """Stop the services, the last one first."""
         for process in self._running[::-1]:
             process.send_signal(signal.SIGTERM)
         codes = [process.wait(PATIENCE_S) for process in self._running]

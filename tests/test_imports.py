@@ -109,7 +109,6 @@ IMPURE_METHODS = {"uuid1", "uuid4", "getnode"}
 
 
 def is_allowed(package: str, module: str) -> bool:
-    """Return whether a package may import one of our modules."""
     if module in OURS_AT_THE_TOP:
         return package not in PURE
     return _layer(module.split(".")[1:]) in LAYERS[package] or module == LATER.get(package)

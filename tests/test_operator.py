@@ -13,7 +13,6 @@ SECTION = "Operator: why was this producer fenced?"
 
 
 def typed_in_the_section() -> list[Command]:
-    """The commands of the README's section, in its order."""
     lines = README.read_text(encoding="utf-8").splitlines()
     first = lines.index(f"## {SECTION}") + 1
     last = next(n for n, line in enumerate(lines, 1) if n > first and line.startswith("## "))

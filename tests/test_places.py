@@ -56,7 +56,6 @@ def test_a_file_address_is_a_local_directory(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory in an object store."""
     with object_store(tmp_path_factory.mktemp("s3") / "log"):
         yield place(f"s3a://{BUCKET}")
 
@@ -139,7 +138,6 @@ def test_one_job_holds_the_lock_and_renews_it(store: Path, monkeypatch: pytest.M
     lock = checkpoint / facts.LOCK_NAME
 
     def patient(seconds: float) -> None:
-        """Wait until the owner has renewed its lock, as it would in this time."""
         waits.append(seconds)
         before = lock.read_bytes()
         while lock.read_bytes() == before:

@@ -20,8 +20,6 @@ MERMAID = re.compile(r"(?m)^```mermaid$")
 
 
 class Linked(HTMLParser):
-    """The links and the ids of a page."""
-
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []

@@ -69,7 +69,6 @@ def test_a_cut_file_is_read_up_to_its_last_whole_line(tmp_path: Path, codec: str
 
 
 def zeros(codec: str) -> Iterator[bytes]:
-    """A GB of zeros, compressed in pieces."""
     piece = bytes(1 << 20)
     if codec == "gzip":
         whole = io.BytesIO()

@@ -66,7 +66,6 @@ def light_python(wheel: Path, metadata: Metadata, tmp_path_factory: pytest.TempP
 
 
 def call(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Call the environment's console script in an empty home."""
     command = [python.parent / "brokertwin", *words]
     environment = {**os.environ, "HOME": str(cwd), "BROKERTWIN_HOME": str(cwd / "home")}
     return subprocess.run(

@@ -21,14 +21,12 @@ def keyed_batch(message: Any) -> KeyedBatch | None:
 
 
 def answer(state: list | None, batch: tuple[str, str, Batch]) -> tuple[list, KafkaSinkMessage]:
-    """The state after a batch, and the row with the answer."""
     cluster, event_id, header = batch
     kept, answered = decide(state, event_id, header)
     return kept, KafkaSinkMessage(cluster.encode(), answered)
 
 
 def flow(bootstrap: str, requests: str, answers: str) -> Dataflow:
-    """What Bytewax runs."""
     made = Dataflow("last_five")
     source = KafkaSource([bootstrap], [requests], starting_offset=OFFSET_BEGINNING)
     produced = op.filter_map("keyed_batch", op.input("requests", made, source), keyed_batch)

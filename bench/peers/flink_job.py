@@ -37,12 +37,10 @@ class Check(KeyedProcessFunction):
     """Answers the batches of a producer."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Names the state."""
         described = ValueStateDescriptor("batches", Types.PICKLED_BYTE_ARRAY())
         self._state = runtime_context.get_state(described)
 
     def process_element(self, value: KeyedBatch, _context: Any) -> Any:
-        """The answer to a batch."""
         _, event_id, first, delta = value
         kept, answered = decide(self._state.value(), event_id, Batch(delta, 0, first))
         self._state.update(kept)

@@ -12,8 +12,6 @@ PRODUCE = 0
 
 
 class Header(msgspec.Struct, rename="camel"):
-    """A request header."""
-
     request_api_key: int
 
 
@@ -35,21 +33,15 @@ class Batch(msgspec.Struct, rename="camel"):
 
 
 class Partition(msgspec.Struct, rename="camel"):
-    """A partition's batches."""
-
     index: int
     batches: list[Batch]
 
 
 class Topic(msgspec.Struct, rename="camel"):
-    """A topic's partitions."""
-
     partition_data: list[Partition]
 
 
 class Produce(msgspec.Struct, rename="camel"):
-    """A Produce request."""
-
     topic_data: list[Topic]
 
 

@@ -8,7 +8,6 @@ from quixstreams import Application, State
 
 
 def answer(value: bytes, state: State) -> bytes | None:
-    """The answer to a row."""
     found = read(value)
     if found is None:
         return None
@@ -19,7 +18,6 @@ def answer(value: bytes, state: State) -> bytes | None:
 
 
 def main(bootstrap: str, requests: str, answers: str, directory: str) -> None:
-    """Runs until it is ended."""
     application = Application(
         broker_address=bootstrap,
         consumer_group=answers,

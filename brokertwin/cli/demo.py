@@ -169,7 +169,6 @@ class _Sender(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """Stop after the current slice."""
         self._stopped.set()
         self.join()
 

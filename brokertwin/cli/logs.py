@@ -75,7 +75,6 @@ def _logger(*names: str) -> "PrintLogger":
 
 
 def _drop_below_level(logger: Any, method: str, event: "Event") -> "Event":
-    """Drop events below their logger's level."""
     import structlog
 
     name = getattr(logger, _NAME, LOGGER)
@@ -156,17 +155,14 @@ def _rendered(logger: Any, method: str, event: "Event") -> str:
 
 
 def is_json() -> bool:
-    """True if the format is JSON."""
     return _Form.is_json
 
 
 def shows(level: Level) -> bool:
-    """True if lines of this level are written."""
     return logging.getLevelNamesMapping()[level.upper()] >= _Form.least
 
 
 def write(level: Level, text: str, **fields: object) -> None:
-    """Write a log line."""
     import structlog
 
     getattr(structlog.get_logger("brokertwin"), level)(text, **fields)

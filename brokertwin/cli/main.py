@@ -182,7 +182,6 @@ def load(name: str) -> Any:
 
 
 def _show_examples(words: str, command: Any) -> None:
-    """Append the examples to the help of a command and its subcommands."""
     command.help = (command.help or "") + as_markdown(words)
     for name, below in getattr(command, "commands", {}).items():
         _show_examples(f"{words} {name}", below)

@@ -61,7 +61,6 @@ def show_error(error: UserError) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a warning on standard error."""
     _print("warning", text, f"[yellow]warning:[/yellow] {escape(text)}")
 
 
@@ -96,7 +95,6 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
 def show_rows(
     columns: Sequence[str], rows: Iterable[Sequence[object]], as_json: bool, title: str = ""
 ) -> None:
-    """Print a table, or a JSON document for each row."""
     if as_json:
         for row in rows:
             show_json(dict(zip(columns, row, strict=True)))
@@ -105,7 +103,6 @@ def show_rows(
 
 
 def show_fields(values: Mapping[str, Any]) -> None:
-    """Print names and values, one pair per line."""
     table = Table.grid(padding=(0, 2))
     for name, value in values.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape("-" if value is None else str(value)))

@@ -60,7 +60,6 @@ def _archive(settings: "Settings") -> None:
 
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal once the total is known."""
     is_drawn = err.is_terminal and logs.shows("info") and not logs.is_json()
     with Progress(*BAR, console=err, transient=True, disable=not is_drawn) as bar:
         task = bar.add_task(title, total=None, visible=False)

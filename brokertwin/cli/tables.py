@@ -26,8 +26,6 @@ _NUMBER = re.compile(r"-?[\d,]+(\.\d+)?( [kMGT]?B)?|-")
 
 
 class _Column(NamedTuple):
-    """A column with its values as text."""
-
     header: str
     values: list[str]
     is_whole: bool
@@ -52,7 +50,6 @@ class _Column(NamedTuple):
 
     @property
     def broken_header(self) -> str:
-        """The header with a line for each word if it is wider than the column."""
         fits = " " in self.header or len(self.header) <= self.least_width
         return self.header if fits else "\n".join(self.words)
 
@@ -105,7 +102,6 @@ def fits(console: Console, columns: Sequence[str], rows: Iterable[Sequence[objec
 def _made(
     columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str]
 ) -> tuple[list[list[str]], list[_Column]]:
-    """Return the rows as text, and their columns."""
     cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
     return cells, [
         _Column(name, [row[number] for row in cells], name in whole)

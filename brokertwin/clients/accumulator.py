@@ -62,7 +62,6 @@ class Accumulator:
         return queue[-1].size_in_bytes + size_in_bytes <= self._config.batch_size
 
     def queued(self, partition: TopicPartition) -> list[ProducerBatch]:
-        """The queued batches of a partition, in order."""
         return list(self._queues.get(partition, ()))
 
     def ready(self, now: int, cluster: MetadataSnapshot) -> Ready:
@@ -83,7 +82,6 @@ class Accumulator:
         return Ready(sorted(nodes), sorted(leaderless))
 
     def heads(self) -> Iterator[ProducerBatch]:
-        """The first batch of each queue that may be drained."""
         for partition, queue in self._queues.items():
             if queue and partition not in self._muted:
                 yield queue[0]
@@ -139,7 +137,6 @@ class Accumulator:
         self._muted.discard(partition)
 
     def put_back(self, now: int, batch: ProducerBatch) -> None:
-        """Queue a batch for another attempt after a backoff."""
         batch.retry_at = now + self._backoff.backoff(batch.attempts, self._draw())
         batch.attempts += 1
         self.insert(batch)
@@ -156,7 +153,6 @@ class Accumulator:
         queue.insert(at, batch)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Remove a batch from its queue if it is queued."""
         queue = self._queues.get(batch.topic_partition, deque())
         if batch in queue:
             queue.remove(batch)

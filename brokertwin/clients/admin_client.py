@@ -56,8 +56,6 @@ _MOVED = frozenset(
 
 
 class LeaderRequest(NamedTuple):
-    """A request for the leader of some partitions."""
-
     node: int
     body: DeleteRecordsRequest
     partitions: tuple[TopicPartition, ...]
@@ -88,16 +86,13 @@ class PendingDeletion:
 
     @property
     def is_done(self) -> bool:
-        """Whether each partition has an outcome."""
         return not self._open
 
     def deadlines(self) -> list[int]:
-        """The times of the next retries and of the timeout."""
         retries = [each.not_before for each in self._open.values() if not each.is_in_flight]
         return [] if self.is_done else [self._deadline, *retries]
 
     def requests(self, now: int, snapshot: MetadataSnapshot) -> list[LeaderRequest]:
-        """The requests to send now."""
         if now >= self._deadline:
             self.results |= dict.fromkeys(self._open, Error.REQUEST_TIMED_OUT)
             self._open = {}
@@ -148,7 +143,6 @@ class PendingDeletion:
                 del self._open[partition]
 
     def on_failure(self, now: int, request: LeaderRequest) -> None:
-        """Retry a request that gets no response."""
         for partition in request.partitions:
             state = self._open.get(partition)
             if state is not None:
@@ -167,8 +161,6 @@ class _Tag(NamedTuple):
 
 
 class AdminClient(ClientLoop):
-    """The deletions of one admin client."""
-
     metadata: ConsumerMetadata
 
     def __init__(self, draw: Draw) -> None:

@@ -360,7 +360,6 @@ class ClientLoop(ABC):
     # Requests
 
     def next_id(self) -> int:
-        """Return the id of the next request."""
         self._last_id += 1
         return self._last_id
 

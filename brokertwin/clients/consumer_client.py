@@ -52,7 +52,6 @@ def _membership(
     draw: Draw,
     assignor: MembersAssignor | None,
 ) -> ClassicMembership:
-    """Create the membership for the group's protocol."""
     if config.group_protocol is GroupProtocol.CLASSIC:
         return ClassicMembership(config, subscription, assignor)
     return ConsumerMembership(config, subscription, drawn_member_id(draw))

@@ -183,7 +183,6 @@ class ClassicMembership:
         self._fetch_offsets(now)
 
     def take(self) -> list[CoordinatorRequest]:
-        """Return the requests to send, in order."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -221,7 +220,6 @@ class ClassicMembership:
     # Results of requests
 
     def on_response(self, now: int, request_id: int, response: Body) -> None:
-        """Handle a response."""
         pending = self._pending.pop(request_id)
         match response:
             case FindCoordinatorResponse():
@@ -247,7 +245,6 @@ class ClassicMembership:
         self._back_off(now)
 
     def disconnected(self, now: int) -> None:
-        """Handle an unreachable coordinator."""
         self.coordinator = None
         self._back_off(now)
 
@@ -413,7 +410,6 @@ class ClassicMembership:
         self.events.append(PartitionsAssigned(added))
 
     def _look_at_topics(self) -> None:
-        """Rejoin if the subscription or, on the leader, a topic changed."""
         has_changed = self.is_leader and self._counts_of_group() != self._assigned_counts
         if self._must_rejoin:
             return

@@ -25,8 +25,6 @@ class PartitionsLost(NamedTuple):
 
 
 class OffsetsCommitted(NamedTuple):
-    """Committed offsets."""
-
     commit_id: int
     offsets: dict[TopicPartition, int]
 
@@ -55,8 +53,6 @@ class ShareAcknowledged(NamedTuple):
 
 
 class ConsumerFailed(NamedTuple):
-    """A fatal error of the consumer."""
-
     error: Error
 
 

@@ -134,7 +134,6 @@ class ConsumerMembership(ClassicMembership):
 
     @property
     def assigned_ids(self) -> frozenset[Uuid]:
-        """Ids of the assigned topics and of the target assignment."""
         target = self._target.topic_partitions if self._target is not None else []
         owned = {topic for topic, _ in self.subscription.positions} & self.topic_ids.keys()
         return frozenset({each.topic_id for each in target} | {self.topic_ids[at] for at in owned})
@@ -163,7 +162,6 @@ class ConsumerMembership(ClassicMembership):
     # Results of requests
 
     def on_response(self, now: int, request_id: int, response: Body) -> None:
-        """Handle a response."""
         if not isinstance(response, Heartbeat):
             super().on_response(now, request_id, response)
             return
@@ -206,7 +204,6 @@ class ConsumerMembership(ClassicMembership):
             self._reconciled()
 
     def _reconciled(self) -> None:
-        """Continue with the target assignment, if there is one."""
         is_stable = self._target is None
         self.phase = MembershipPhase.STABLE if is_stable else MembershipPhase.RECONCILING
 

@@ -44,7 +44,6 @@ class ConsumerMetadata(Metadata):
         return {topic: self.snapshot.partition_count(topic) or 0 for topic in named}
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the topic is subscribed to."""
         return topic in self.topics
 
     def _request_for_all(self) -> MetadataRequest:
@@ -76,7 +75,6 @@ class PatternMetadata(ConsumerMetadata):
         return {topic: self.snapshot.partition_count(topic) or 0 for topic in self.topics}
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the topic matches or the group subscribes to it."""
         does_match = not is_internal and self._pattern.fullmatch(topic) is not None
         return does_match or topic in self.topics
 

@@ -83,7 +83,6 @@ class Generation(NamedTuple):
 
 
 def find_coordinator(config: ConsumerConfig) -> FindCoordinatorRequest:
-    """Find the coordinator of the group."""
     return FindCoordinatorRequest(coordinator_keys=[config.group_id])
 
 
@@ -162,7 +161,6 @@ def sync_group(
 
 
 def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatRequest:
-    """Send a heartbeat."""
     return HeartbeatRequest(
         group_id=config.group_id,
         generation_id=generation.id,

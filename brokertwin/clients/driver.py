@@ -27,8 +27,6 @@ class ClientNetwork(Protocol):
 
 
 class ClientDriver:
-    """Drives one client from one thread."""
-
     def __init__(self, client: ClientLoop, network: ClientNetwork, clock: Clock) -> None:
         self.client = client
         self._network = network
@@ -51,7 +49,6 @@ class ClientDriver:
         return turn.timeout_ms
 
     def take(self, events: Iterable[NetworkEvent]) -> None:
-        """Handle events."""
         for event in events:
             self.client.take(self._clock(), event)
 

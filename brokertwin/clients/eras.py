@@ -57,7 +57,6 @@ def producer_config(era: Era | None, *, is_idempotent: bool = False) -> Producer
 
 
 def of_consumer(era: Era | None, config: ConsumerConfig) -> ConsumerConfig:
-    """A consumer's settings, with the backoff and the default assignor of an era."""
     if era is None:
         return config
     is_default = config.assignors == ConsumerConfig(group_id="").assignors

@@ -55,19 +55,15 @@ class FetchMetadata(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has every partition."""
         return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
     def next_incremental(self) -> "FetchMetadata":
-        """Continue the session."""
         return FetchMetadata(self.session_id, next_epoch(self.epoch))
 
     def next_close_existing_attempt_new(self) -> "FetchMetadata":
-        """Close the session and request a new one."""
         return FetchMetadata(self.session_id, INITIAL_EPOCH)
 
     def next_close_existing(self) -> "FetchMetadata":
-        """Close the session."""
         return FetchMetadata(self.session_id, FINAL_EPOCH)
 
 
@@ -163,7 +159,6 @@ class FetchSessionHandler:
         return self.next_metadata.session_id
 
     def builder(self) -> Builder:
-        """Return a builder for the next request."""
         return Builder(self)
 
     def next_request(self, wanted: dict[TopicPartition, PartitionData]) -> FetchRequestData:
@@ -284,7 +279,6 @@ class FetchSessionHandler:
     def _unexpected(
         self, named: set[TopicPartition], topics: list[FetchableTopicResponse], version: int
     ) -> list[str]:
-        """Problems with partitions and ids that are not in the session."""
         problems = _problem("has extra", named - self.session_partitions.keys())
         if version >= TOPIC_ID_VERSION:
             ids = {topic.topic_id for topic in topics}

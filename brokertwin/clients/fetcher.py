@@ -181,7 +181,6 @@ class Fetcher:
     def fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
     ) -> PendingFetch:
-        """Return the fetch of these partitions from a broker."""
         if node not in self._sessions:
             self._sessions[node] = self.new_session(node)
         data = self._in_flight[node] = self._sessions[node].next_request(wanted)
@@ -218,7 +217,6 @@ class Fetcher:
         records: dict[TopicPartition, Records],
         now: int,
     ) -> None:
-        """Handle a fetch response and its decoded records."""
         data = self._in_flight.pop(node)
         handler = self._sessions[node]
         names = handler.session_topic_names
@@ -324,7 +322,6 @@ class Fetcher:
 
 
 def has_leader(snapshot: MetadataSnapshot, partition: TopicPartition) -> bool:
-    """Whether the partition has a known leader."""
     known = snapshot.partitions.get(partition)
     return known is not None and known.leader_id in snapshot.nodes
 

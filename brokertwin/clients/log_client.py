@@ -38,8 +38,6 @@ def assign_all(subscription: SubscriptionState, partition_counts: Mapping[str, i
 
 
 class WholeTopics(ClassicMembership):
-    """Replaces the membership of a group."""
-
     def __init__(self, subscription: SubscriptionState) -> None:
         super().__init__(NO_GROUP, subscription)
 
@@ -58,8 +56,6 @@ class WholeTopics(ClassicMembership):
 
 
 class _EndsRequest(NamedTuple):
-    """A ListOffsets request for end offsets."""
-
     request: ListOffsetsRequest
 
 

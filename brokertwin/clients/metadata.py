@@ -124,7 +124,6 @@ class Metadata:
 
     @property
     def is_update_requested(self) -> bool:
-        """Whether an update is requested, full or for new topics."""
         return self._needs_full_update or self._needs_partial_update
 
     @property
@@ -186,7 +185,6 @@ class Metadata:
         return None
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the client still needs the topic."""
         return True
 
     # Responses
@@ -357,7 +355,6 @@ class Metadata:
         return None
 
     def current_leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """The current leader and epoch, as far as known."""
         known = self.partition_if_current(partition)
         if known is None:
             epoch = self.last_seen_leader_epochs.get(partition)
@@ -399,7 +396,6 @@ class Metadata:
         return error
 
     def close(self) -> None:
-        """Reject further updates."""
         self.is_closed = True
 
 

@@ -66,7 +66,6 @@ class MetadataSnapshot:
         return found
 
     def available_partitions(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic with a known leader, by number."""
         return [known for known in self.by_topic.get(topic, []) if known.leader_id in self.nodes]
 
     def partition_count(self, topic: str) -> int | None:
@@ -74,7 +73,6 @@ class MetadataSnapshot:
         return len(self.by_topic[topic]) if topic in self.by_topic else None
 
     def leader(self, partition: TopicPartition) -> Node | None:
-        """The leader of a partition, if known."""
         known = self.partitions.get(partition)
         if known is None or known.leader_id is None:
             return None
@@ -83,7 +81,6 @@ class MetadataSnapshot:
     def with_leaders(
         self, moved: dict[TopicPartition, PartitionInfo], nodes: dict[int, Node]
     ) -> "MetadataSnapshot":
-        """Return a copy with other leaders of some partitions."""
         return replace(self, partitions=self.partitions | moved, nodes=nodes)
 
     def merged_with(

@@ -30,8 +30,6 @@ class WaitFor(msgspec.Struct, frozen=True):
 
 
 class MetadataUnavailable(msgspec.Struct, frozen=True):
-    """The wait failed."""
-
     code: Error
     message: str
 

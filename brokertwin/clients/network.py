@@ -242,7 +242,6 @@ class NetworkClient:
     # Results
 
     def connected(self, node: int) -> None:
-        """Mark the connection as open."""
         self.connections.ready(node, self._draw())
 
     def sent(
@@ -253,7 +252,6 @@ class NetworkClient:
         self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
 
     def on_response(self, node: int, request_id: int | None) -> None:
-        """Mark a request as done."""
         requests = self._in_flight[node]
         requests.remove(next(r for r in requests if r.request_id == request_id))
 

@@ -19,8 +19,6 @@ UNLIMITED_MS = 2**63 - 1
 
 
 class ConnectionState(StrEnum):
-    """State of a connection."""
-
     CONNECTING = "connecting"
     READY = "ready"
     DISCONNECTED = "disconnected"
@@ -51,19 +49,15 @@ class NodeConnections:
         return connection.state if connection is not None else None
 
     def is_ready(self, node: int) -> bool:
-        """Whether the node can receive a request."""
         return self.state(node) is ConnectionState.READY
 
     def is_connecting(self, node: int) -> bool:
-        """Whether the connection is being opened."""
         return self.state(node) is ConnectionState.CONNECTING
 
     def is_any_connecting(self) -> bool:
-        """Whether any connection is being opened."""
         return any(self.is_connecting(node) for node in self._nodes)
 
     def can_connect(self, node: int, now: int) -> bool:
-        """Whether a connection may be opened now."""
         connection = self._nodes.get(node)
         if connection is None:
             return True
@@ -76,7 +70,6 @@ class NodeConnections:
         return connection.last_attempt_ms if connection is not None else 0
 
     def connecting(self, node: int, now: int, unit: float) -> None:
-        """Start connecting."""
         connection = self._nodes.get(node)
         if connection is None:
             self._nodes[node] = NodeConnection(

@@ -44,12 +44,10 @@ class PartitionSequences:
 
     @property
     def expected(self) -> int:
-        """The sequence after the last acknowledged one."""
         return sequence_after(self.last_acked, 1)
 
     @property
     def is_all_acked(self) -> bool:
-        """Whether every assigned sequence is acknowledged."""
         return self.next_sequence == self.expected
 
     def assign(self, batch: ProducerBatch) -> None:
@@ -69,12 +67,10 @@ class PartitionSequences:
             self.last_acked_offset = max(self.last_acked_offset, last_offset)
 
     def remove(self, batch: ProducerBatch) -> None:
-        """Remove a batch from `in_flight`."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Replace a split batch by its parts."""
         at = self.in_flight.index(batch)
         self.in_flight[at : at + 1] = parts
 

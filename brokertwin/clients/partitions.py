@@ -13,8 +13,6 @@ Value = TypeVar("Value")
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic name."""
-
     topic: str
     partition: int
 

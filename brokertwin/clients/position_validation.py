@@ -47,8 +47,6 @@ class UnvalidatedPosition(NamedTuple):
 
 
 class ValidationRequest(NamedTuple):
-    """A request to a leader, and the positions that it validates."""
-
     node: Node
     request: OffsetForLeaderEpochRequest
     about: dict[TopicPartition, UnvalidatedPosition]
@@ -118,7 +116,6 @@ class PositionValidator:
         return [ValidationRequest(node, _request(about), about) for node, about in by_node.items()]
 
     def on_sent(self, request: ValidationRequest) -> None:
-        """Record that a request was sent."""
         self._in_flight |= request.about
 
     def skip(self, request: ValidationRequest) -> None:
@@ -129,7 +126,6 @@ class PositionValidator:
     def on_response(
         self, request: ValidationRequest, response: OffsetForLeaderEpochResponse
     ) -> None:
-        """Handle a response with the end offsets of epochs."""
         ends = {
             TopicPartition(topic.topic, each.partition): each
             for topic in response.topics
@@ -143,7 +139,6 @@ class PositionValidator:
                 self._settle(partition, unvalidated, end)
 
     def failed(self, request: ValidationRequest) -> None:
-        """Handle a request without a response."""
         for partition in request.about:
             self._again(partition)
 

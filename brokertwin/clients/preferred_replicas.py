@@ -52,6 +52,5 @@ class PreferredReplicas:
         return self._named.pop(partition, None) is not None
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop partitions that are no longer assigned."""
         if self._named:
             self._named = {each: at for each, at in self._named.items() if each in partitions}

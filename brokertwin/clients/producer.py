@@ -68,11 +68,9 @@ class ProducerMachine(Sender):
         return record.id
 
     def flush(self) -> None:
-        """Disable lingering."""
         self.accumulator.is_flushing = True
 
     def linger(self) -> None:
-        """Enable lingering again."""
         self.accumulator.is_flushing = False
 
     def poll(self, now: int) -> list[SenderRequest]:

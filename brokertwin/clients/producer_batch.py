@@ -73,17 +73,14 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """Size with the header, before compression."""
         return BATCH_OVERHEAD + sum(record.size_in_bytes for record in self.records)
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it was drained with a producer id."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record."""
         return sequence_after(self.base_sequence, len(self.records) - 1)
 
     def number(self, id_and_epoch: IdAndEpoch, base_sequence: int) -> None:
@@ -96,12 +93,10 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
         self.id_and_epoch, self.base_sequence = id_and_epoch, base_sequence
 
     def renumber(self, id_and_epoch: IdAndEpoch, base_sequence: int) -> None:
-        """Change the sequences of an in-flight batch after a restart."""
         self.id_and_epoch, self.base_sequence = id_and_epoch, base_sequence
         self.is_renumbered = True
 
     def header(self) -> Batch:
-        """The batch header for a Produce request."""
         return Batch(
             base_offset=0,
             last_offset_delta=len(self.records) - 1,

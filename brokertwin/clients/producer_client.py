@@ -120,7 +120,6 @@ class ProducerClient(ClientLoop):
     # API
 
     def start(self, addresses: Iterable[tuple[str, int]], now: int) -> None:
-        """Start with the configured addresses."""
         self.metadata.bootstrap(addresses, now)
 
     @property

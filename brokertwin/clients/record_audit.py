@@ -40,8 +40,6 @@ class SentRecord(msgspec.Struct):
 
 
 class PossibleLosses(Protocol):
-    """Records that may be missing from the logs."""
-
     def is_recreated(self, topic: str) -> bool:
         """True if the topic is deleted and created again, so offsets repeat."""
 
@@ -93,7 +91,6 @@ class RecordAudit:
         self.sent[name].offset = offset
 
     def given_up(self, name: str, may_be_written: bool) -> None:
-        """Note a record given up by its producer."""
         outcome = SendOutcome.IN_DOUBT if may_be_written else SendOutcome.GIVEN_UP
         self.sent[name].outcome = outcome
 
@@ -121,7 +118,6 @@ class RecordAudit:
         return found
 
     def may_be_gone(self, name: str) -> bool:
-        """True if a record may be lost."""
         sent = self.sent[name]
         return self._losses.may_be_gone(sent.partition, sent.offset, sent.written_at)
 

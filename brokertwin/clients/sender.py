@@ -193,12 +193,10 @@ class Sender:
         return manager.error
 
     def update_metadata(self, cluster: MetadataSnapshot) -> None:
-        """Set the known cluster."""
         self._cluster = cluster
         self._is_metadata_requested = False
 
     def added(self, batch: ProducerBatch) -> None:
-        """Track a batch that received a record."""
         if batch not in self._incomplete:
             self._take(batch, max(self.config.batch_size, batch.size_in_bytes))
 

@@ -103,7 +103,6 @@ class ShareClient(ConsumerClient):
         return [each[:3] for each in self.poll_records(now)]
 
     def poll_records(self, now: int) -> list[ShareRecord]:
-        """Return records with their delivery counts."""
         if self._is_closing or self.sharing.fatal:
             return []
         self._share_topic_ids()

@@ -116,8 +116,6 @@ class _BufferedRecord(NamedTuple):
 
 
 class LeaderShareRequest(NamedTuple):
-    """A request to a leader, and when it was sent."""
-
     node: int
     session: ShareSessionHandler
     body: ShareFetchRequest | ShareAcknowledgeRequest
@@ -192,7 +190,6 @@ class ShareFetcher:
         self._acknowledge(partition, offset, kind, had)
 
     def accept_all(self) -> None:
-        """Accept every held record."""
         for partition, offset in list(self.held):
             self.acknowledge(partition, offset, AcknowledgeType.ACCEPT)
 
@@ -313,7 +310,6 @@ class ShareFetcher:
     def _led(
         self, assigned: Iterable[TopicPartition], snapshot: MetadataSnapshot
     ) -> dict[int, list[TopicPartition]]:
-        """The assigned partitions by leader."""
         found: dict[int, list[TopicPartition]] = {}
         for partition in assigned:
             leader = snapshot.leader(partition)
@@ -327,7 +323,6 @@ class ShareFetcher:
         return found
 
     def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[TopicPartitionId]:
-        """The partitions to fetch from a leader now."""
         if not self._wants_records or self._buffered or self._quiet_until.get(node, 0) > now:
             return []
         is_limited = self._settings.acquire_mode == RECORD_LIMIT
@@ -458,7 +453,6 @@ class ShareFetcher:
         return False
 
     def _end(self, sent: LeaderShareRequest, error: Error) -> None:
-        """End a session for the member."""
         del self.sessions[sent.node]
         for topic in sent.topics:
             for each in topic.partitions:

@@ -64,7 +64,6 @@ class ShareSessionHandler:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker has the session."""
         return self.epoch != FIRST_EPOCH
 
     @property
@@ -90,7 +89,6 @@ class ShareSessionHandler:
         return topics_of(self._taken(), ())
 
     def put_back(self, place: TopicPartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
-        """Queue acknowledgements again."""
         offsets = self.acknowledged.setdefault(place, {})
         for batch in batches:
             count = batch.last_offset - batch.first_offset + 1

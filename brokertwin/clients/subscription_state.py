@@ -34,7 +34,6 @@ class SubscriptionState:
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """The assigned partitions in order."""
         return sorted(self.positions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -83,7 +82,6 @@ class SubscriptionState:
             self.without_offset.add(partition)
 
     def forget_positions(self) -> None:
-        """Continue all partitions at the committed offsets."""
         self.positions = dict.fromkeys(self.positions)
         self.without_offset.clear()
 
@@ -96,5 +94,4 @@ class SubscriptionState:
         }
 
     def all_consumed(self) -> dict[TopicPartition, int]:
-        """The offsets of an automatic commit."""
         return {each: offset for each, offset in self.positions.items() if offset is not None}

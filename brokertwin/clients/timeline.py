@@ -47,7 +47,6 @@ class Timeline:
         return had != items
 
     def gone(self, now: int, member: str) -> None:
-        """Record that a member runs nothing any more."""
         self.note(now, member, ())
 
     def _close(self, now: int, member: str, item: str) -> None:
@@ -55,7 +54,6 @@ class Timeline:
         self.spans.append(RunSpan(member, item, begin, now))
 
     def owned(self) -> dict[str, list[str]]:
-        """The items that each member runs now."""
         return {
             member: natural(item for owner, item in self._open if owner == member)
             for member in self._order

@@ -56,7 +56,6 @@ class TracedNetwork(NetworkClient):
         self._is_need_shown = False
 
     def begin_turn(self) -> None:
-        """Begin a turn of the loop."""
         self._is_need_shown = False
 
     def poll(self, timeout_ms: int, now: int) -> Poll:
@@ -74,14 +73,12 @@ class TracedNetwork(NetworkClient):
         return super().ready(node, now)
 
     def connected(self, node: int) -> None:
-        """Mark the connection as open."""
         super().connected(node)
         self._write(f"DEBUG Completed connection to node {node}")
 
     def on_metadata_response(
         self, node: int, response: MetadataResponse, version: int, now: int
     ) -> None:
-        """Handle a metadata response, and write the cluster."""
         super().on_metadata_response(node, response, version, now)
         self._write(updated(self._metadata))
 
@@ -119,7 +116,6 @@ def _requested(sent: RequestAndVersion) -> str:
 
 
 def updated(metadata: Metadata) -> str:
-    """The line about new metadata."""
     text = cluster_text(metadata.snapshot)
     return f"DEBUG Updated cluster metadata version {metadata.update_version} to {text}"
 
@@ -169,7 +165,6 @@ class TracedProducerClient(ProducerClient):
         self._has_message_sets = self.metadata.settings.era is Era.KAFKA_0_10
 
     def start(self, addresses: Iterable[tuple[str, int]], now: int) -> None:
-        """Start with the configured addresses."""
         super().start(addresses, now)
         self._write(updated(self.metadata))
         self._write("DEBUG Starting Kafka producer I/O thread.")
@@ -369,7 +364,6 @@ class TracedSession(FetchSessionHandler):
         self._write = write
 
     def handle_response(self, response: FetchResponse, version: int) -> ResponseCheck:
-        """Check a response, and write a line about it."""
         sent = self.next_metadata
         named = list(self._named_partitions(response.responses, version))
         check = super().handle_response(response, version)

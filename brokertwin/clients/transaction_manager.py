@@ -42,8 +42,6 @@ EPOCH_MAX = 2**15 - 1
 
 
 class IdState(StrEnum):
-    """State of the producer id."""
-
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
     READY = "ready"
@@ -121,13 +119,10 @@ class FailedBatch(NamedTuple):
 
     @property
     def is_log_unknown(self) -> bool:
-        """The response has no log start offset, so it proves nothing."""
         return self.log_start_offset == -1
 
 
 class Retry(StrEnum):
-    """What to do with a failed batch."""
-
     RETRY = "retry"
     BUMP_AND_RETRY = "bump the epoch and retry"
     FAIL = "fail"
@@ -192,7 +187,6 @@ class TransactionManager:
     # Producer id
 
     def needs_id(self, now: int) -> bool:
-        """Whether to send InitProducerId."""
         return self.state is IdState.UNINITIALIZED and now >= self.retry_at
 
     def on_init_response(self, error: Error, id_and_epoch: IdAndEpoch, retry_at: int) -> None:
@@ -344,7 +338,6 @@ class TransactionalManager(TransactionManager):
         return False
 
     def request_bump(self, partition: TopicPartition) -> None:
-        """Mark the transaction for abort."""
         self.is_in_doubt = True
 
     def bump(self) -> list[ProducerBatch]:

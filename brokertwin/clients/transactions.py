@@ -245,7 +245,6 @@ class ProducerTransactions:
 
     @property
     def is_over(self) -> bool:
-        """Whether the producer has failed for good."""
         return self.state is TransactionManagerState.FATAL_ERROR
 
     @property
@@ -354,7 +353,6 @@ class ProducerTransactions:
 
     @property
     def _needs_epoch(self) -> bool:
-        """Whether the next transaction needs a new epoch."""
         is_step = self.rules.adds_partitions_first and not self._offered.adds_partitions_first
         return self._must_bump or is_step
 

@@ -38,8 +38,6 @@ class CreateNode(NamedTuple):
 
 
 class DeleteNode(NamedTuple):
-    """Delete a node if it exists."""
-
     path: str
 
 
@@ -56,8 +54,6 @@ class Children(NamedTuple):
 
 
 class WriteNode(NamedTuple):
-    """Set the data of a node."""
-
     path: str
     data: str
 
@@ -133,7 +129,6 @@ class ZookeeperConsumer:
             self._settle(now, bool(end.value))
 
     def watch_fired(self) -> None:
-        """Handle a change of the registrations."""
         self._is_changed = True
         self._retries = self._retry_at = 0
 
@@ -145,7 +140,6 @@ class ZookeeperConsumer:
         self.watch_fired()
 
     def commit(self, partition: TopicPartition, offset: int) -> None:
-        """Write the position of a partition."""
         topic, number = partition
         self._writes.append(WriteNode(f"{self._root}/offsets/{topic}/{number}", str(offset)))
 

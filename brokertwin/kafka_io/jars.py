@@ -55,7 +55,6 @@ class JarSet:
 
     @property
     def directory(self) -> str:
-        """Name of the directory of the jars."""
         return f"{self.module}-{self.revision}"
 
 
@@ -93,7 +92,6 @@ def s3_jars() -> JarSet:
 
 
 def spark_version() -> str:
-    """Return the version of the installed PySpark."""
     return importlib.metadata.version("pyspark")
 
 
@@ -219,7 +217,6 @@ def _descriptor(wanted: JarSet) -> str:
 
 
 def pyspark_jars() -> Path:
-    """Directory of the jars in the installed PySpark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")

@@ -348,7 +348,6 @@ class EmbeddedKafka:
             raise UserError(f"Could not format {self.home / 'data'} for Kafka.", tail)
 
     def _classes(self, java: str, directory: Path) -> list[str]:
-        """Return the options for the class path, and for the class archive if it exists."""
         archive = class_archives.archive(self._jars_home, class_archives.BROKER, java, directory)
         return [*class_archives.taking(archive), "-cp", f"{directory}/*"]
 

@@ -106,7 +106,6 @@ def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int
 
 
 def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> dict[int, int]:
-    """Return the first offset at or after a time, for partitions that have one."""
     wanted = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
     found = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
     return {each.partition: each.offset for each in found if each.offset >= 0}

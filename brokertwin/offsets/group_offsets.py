@@ -331,7 +331,6 @@ def _only(futures: Mapping[Any, Any]) -> Any:
 
 
 def _logs(admin: AdminClient, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
-    """Return start and end offsets of partitions."""
     starts = _listed(admin, dict.fromkeys(places, EARLIEST))
     ends = _listed(admin, dict.fromkeys(places, LATEST))
     return {place: (starts[place], ends[place]) for place in places}

@@ -55,8 +55,6 @@ def key_prefix(group: str) -> bytes:
 
 
 class Direction(StrEnum):
-    """Direction of a change of an offset."""
-
     FIRST = "first"
     FORTH = "forth"
     BACK = "back"
@@ -82,7 +80,6 @@ class OffsetMove(NamedTuple):
 
     @property
     def direction(self) -> Direction:
-        """The direction of the change."""
         if self.after is None:
             return Direction.GONE
         if self.before is None:
@@ -186,7 +183,6 @@ class OffsetHistory:
         return f"generation {group.generation}, no member has the partition: {names}"
 
     def _update(self, group: _Group, row: group_records.GroupRow) -> None:
-        """Update the members and what they own."""
         if isinstance(row, ClassicRow):
             group.generation = -1 if row.generation is None else row.generation
             group.members = {member.member_id: member for member in row.members}

@@ -12,8 +12,6 @@ from brokertwin.state.groups.offset_records import OffsetKey
 
 
 class OffsetVerdict(StrEnum):
-    """Verdict on one partition's offset."""
-
     FINE = "fine"
     THERE = "there already"
     BACK = "goes back"

@@ -39,7 +39,6 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> OffsetKey:
-        """Group, topic and partition."""
         return OffsetKey(self.group, self.topic, self.partition)
 
 
@@ -123,7 +122,6 @@ def changes_of(chosen: Sequence[OffsetStep]) -> list[Change]:
 
 
 def deletions_of(group: str, places: Sequence[CommittedPosition]) -> list[Change]:
-    """Return the changes that a deletion makes."""
     return [Change(group, each.topic, each.partition, each.offset, None) for each in places]
 
 

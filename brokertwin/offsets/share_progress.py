@@ -27,8 +27,6 @@ UNKNOWN = -1
 
 
 class ShareKey(NamedTuple):
-    """A topic partition of a share group."""
-
     group: str
     topic_id: Uuid
     partition: int

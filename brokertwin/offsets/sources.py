@@ -68,7 +68,6 @@ class OffsetSource(NamedTuple):
 
     @property
     def is_csv(self) -> bool:
-        """True for a CSV file, which has no history."""
         return self.text.endswith(CSV)
 
     @property
@@ -80,7 +79,6 @@ class OffsetSource(NamedTuple):
 
     @property
     def is_cluster(self) -> bool:
-        """True for an address."""
         return not (self.is_csv or Path(self.text).exists()) and ":" in self.text
 
     def cluster_id(self) -> str | None:

@@ -153,8 +153,6 @@ class _File(NamedTuple):
 
 
 class OffsetHistoryStore:
-    """History files in one directory."""
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._checked: set[tuple[Path, int, int]] = set()
@@ -225,7 +223,6 @@ class OffsetHistoryStore:
                 each.path.unlink(missing_ok=True)
 
     def _list_files(self) -> None:
-        """Write the manifest of the current files."""
         known, listed = self._manifest(), {}
         for each in self._files():
             name, path = each.path.name, each.path

@@ -1,6 +1,6 @@
 """The content of an incident page: what a recording shows over time, as one JSON document.
 
-    {"title", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
+    {"title", "files", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
      "lanes": […], "findings": […], "left": {…}}
 
 * Times are ms since `t0`, which is in ms since 1970.
@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.page.groups import GroupsOverTime
 from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
@@ -31,6 +32,7 @@ from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.sessions import ObservedSessionCache
+from brokertwin.wording import counted
 
 State = dict[str, Any]
 """A flat state: field to a number, a text or null."""
@@ -82,13 +84,16 @@ class _Lane:
         self.samples.append((time, exchange, change))
 
 
-def document(history: History, findings: Sequence[AuditFinding], title: str) -> dict[str, Any]:
+def document(
+    history: History, findings: Sequence[AuditFinding], files: Sequence[str]
+) -> dict[str, Any]:
     """The content of the page of a recording and its findings."""
     exchanges = _exchanges(history, findings)
     begin, end = history.span
     walk = _Walk(history, round(begin))
     for index, exchange in enumerate(exchanges):
         walk.take(index, exchange)
+    walk.until(end)
     walk.replicas(history)
     walk.brokers(history)
     found = [walk.finding(number, each) for number, each in enumerate(findings)]
@@ -96,7 +101,8 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
     wanted = walk.wanted(found, lanes)
     kept = _bodies(exchanges, wanted)
     return {
-        "title": title,
+        "title": _title(findings),
+        "files": list(files),
         "t0": round(begin),
         "span": max(1, round(end - begin)),
         "names": {
@@ -104,6 +110,7 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
             "apis": list(walk.apis),
             "files": list(walk.files),
             "errors": {code: error_name(code) for code in sorted(walk.codes)},
+            "unnamed": list(walk.unnamed),
         },
         "exchanges": walk.columns,
         "bodies": kept,
@@ -111,6 +118,15 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
         "findings": found,
         "left": {"bodies": len(exchanges) - len(kept), "lanes": lanes_left},
     }
+
+
+def _title(findings: Sequence[AuditFinding]) -> str:
+    """The worst finding, and how many others there are."""
+    if not findings:
+        return "Nothing was found"
+    worst, others = findings[0], len(findings) - 1
+    more = f", and {counted(others, 'other finding')}" if others else ""
+    return f"{worst.kind}: {worst.subject}{more}"
 
 
 def _exchanges(history: History, findings: Sequence[AuditFinding]) -> Sequence[RecordedExchange]:
@@ -129,6 +145,7 @@ class _Walk:
     def __init__(self, history: History, begin: int) -> None:
         self._known = history.recording.known
         self._begin = begin
+        self._groups = GroupsOverTime(history.recording.exchanges, self._known)
         self._entities: dict[EntityKey, ObservedEntity] = {}
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._places: dict[str, int] = {}
@@ -137,6 +154,7 @@ class _Walk:
         self.apis: dict[str, int] = {}
         self.files: dict[str, int] = {}
         self.codes: set[int] = set()
+        self.unnamed: dict[str, None] = {}
         names = ("time", "took", "client", "api", "version", "error", "broker", "file", "line")
         self.columns: dict[str, list[int]] = {name: [] for name in names}
 
@@ -149,6 +167,7 @@ class _Walk:
     def take(self, index: int, exchange: RecordedExchange) -> None:
         """Note an exchange: its columns, its lanes, and the states that it changed."""
         line, columns = exchange.line, self.columns
+        self.until(line.end)
         code = next(iter(bodies.errors(exchange.response)), 0)
         file, _, number = line.place.rpartition(":")
         self._places[line.place] = index
@@ -187,8 +206,17 @@ class _Walk:
                 if entity.LOOKAHEAD_MS:
                     deque(entity.judge(part, self._known), maxlen=0)
                 lane = self.lane(SAMPLED[key.kind], _name_of(key, entity, exchange))
-                lane.sample(exchange.line.end - self._begin, index, key, _state_of(entity))
+                if isinstance(entity, ObservedGroup):
+                    state = self._groups.after(key, entity, exchange)
+                else:
+                    state = _state_of(entity)
+                lane.sample(exchange.line.end - self._begin, index, key, state)
                 yield lane
+
+    def until(self, time: float) -> None:
+        """Note the changes of groups that no request made until a time, in ms since 1970."""
+        for at, key, state in self._groups.until(time):
+            self.lane("group", key.id).sample(at - self._begin, -1, key, state)
 
     def _watermarks(self, index: int, exchange: RecordedExchange) -> None:
         """High watermarks and last stable offsets that responses to Fetch show."""
@@ -199,6 +227,8 @@ class _Walk:
                 if part.get("errorCode") or part.get("highWatermark", -1) < 0:
                     continue
                 name = f"{self._known.topic(topic)}-{part['partitionIndex']}"
+                if not topic.get("topic") and str(topic.get("topicId")) not in self._known.topics:
+                    self.unnamed[str(topic.get("topicId"))] = None
                 state = {"high watermark": part["highWatermark"]}
                 if part.get("lastStableOffset", -1) >= 0:
                     state["last stable offset"] = part["lastStableOffset"]
@@ -223,7 +253,8 @@ class _Walk:
         for broker, (first, last) in sorted(known.logs.items()):
             lane = self.lane("broker", f"broker {broker}")
             lane.sample(max(0, first - self._begin), -1, "log", {"log": "recorded"})
-            lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
+            if last < history.span[1] - SILENT_MS:
+                lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
         for broker, presence in sorted(known.presences.items()):
             lane = self.lane("broker", f"broker {broker}")
             starts = [span.begin for span in presence.spans[1:]] + [known.last]
@@ -241,12 +272,15 @@ class _Walk:
         """A finding with the exchanges of its evidence, each marked in its lanes."""
         made = found.document(EVIDENCE_MAX)
         rows = []
+        kind, _, name = found.subject.partition(" ")
+        keys = (kind, name), (kind, found.subject), ("transaction", name)
+        about = [self._lanes[key] for key in keys if key in self._lanes][:1]
         for each in made["evidence"]:
             index = self._places.get(each["place"], -1)
             time = round(each["time"]) - self._begin
             rows.append({"at": index, "t": time, "said": each["said"], "place": each["place"]})
-            for lane in self._of[index] if index >= 0 else ():
-                lane.marks.append((time, index, made["severity"], f"{made['kind']}"))
+            for lane in dict.fromkeys([*about, *(self._of[index] if index >= 0 else ())]):
+                lane.marks.append((time, index, made["severity"], made["kind"]))
         made["evidence"] = rows
         made["from"], made["to"] = (round(made[name]) - self._begin for name in ("from", "to"))
         made["consequences"] = [
@@ -289,8 +323,6 @@ def _name_of(key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange)
 
 
 def _state_of(entity: ObservedEntity) -> State:
-    if isinstance(entity, ObservedGroup):
-        return _group(entity)
     if isinstance(entity, ObservedProducer):
         return _transaction(entity)
     if isinstance(entity, ProducerInPartition):
@@ -302,18 +334,6 @@ def _state_of(entity: ObservedEntity) -> State:
         for number, session in entity.sessions.items()
         if session.closed is None and session.used is not None
     }
-
-
-def _group(entity: ObservedGroup) -> State:
-    membership = entity.membership
-    state: State = {"members": len(membership.members)}
-    if membership.number >= 0:
-        state["generation"] = membership.number
-    if membership.leader:
-        state["leader"] = membership.leader
-    state |= {f"member {name}": each.last.name for name, each in membership.members.items()}
-    state |= {f"offset {each.place}": each.offset for each in entity.offsets.offsets.values()}
-    return state | {f"pending {each.place}": each.offset for each in entity.offsets.pending}
 
 
 def _transaction(entity: ObservedProducer) -> State:
@@ -346,7 +366,7 @@ SILENT_MS = 3_000
 """Without a heartbeat for longer a broker is shown as silent; Kafka's default interval is 2 s."""
 
 SPAN_FIELDS = {
-    "group": ("generation", "members"),
+    "group": ("generation", "epoch", "members", "silent"),
     "transaction": ("transaction", "epoch"),
     "partition": ("leader", "in sync"),
     "broker": ("controller", "log"),
@@ -406,9 +426,12 @@ def _spans(kind: str, samples: Iterable[tuple[int, int, State]], end: int) -> li
 def _label(kind: str, state: State) -> tuple[str, str]:
     """The label of a span and its tone: `calm`, `busy`, `bad` or `gone`."""
     if kind == "group":
-        number, members = state.get("generation"), state.get("members") or 0
-        words = f"generation {number}, " if number is not None else ""
-        return f"{words}{members} member{'s' * (members != 1)}", "calm" if members else "gone"
+        numbers = {name: state.get(name) for name in ("generation", "epoch")}
+        parts = [f"{name} {number}" for name, number in numbers.items() if number is not None]
+        members, silent = state.get("members"), state.get("silent")
+        parts += [counted(members, "member")] if members is not None else []
+        parts += [f"{silent} silent"] if silent else []
+        return ", ".join(parts), "busy" if silent else "gone" if members == 0 else "calm"
     if kind == "transaction":
         value = str(state.get("transaction"))
         return ("", "gone") if value == "none" else (f"transaction {value}", "busy")

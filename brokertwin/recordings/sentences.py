@@ -9,7 +9,7 @@ from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.transactions import OpenTransaction
 from brokertwin.recordings.history.words import clock, listed, names_of
 from brokertwin.recordings.rules import RULES, Rule
-from brokertwin.recordings.rules.findings import OF_FINDINGS, REMOVED
+from brokertwin.recordings.rules.findings import NEW_EPOCHS, OF_FINDINGS, REMOVED
 from brokertwin.wording import counted
 
 UNEXPLAINED_EPOCH = (
@@ -36,6 +36,8 @@ def advice(found: f.Finding) -> Rule:
     """Kafka's rule for a finding, its source, and what to do."""
     if any(isinstance(each, f.ControllerRemoved) for each in found.causes):
         return REMOVED
+    if isinstance(found, f.Rebalance) and found.is_epoch:
+        return NEW_EPOCHS
     return OF_FINDINGS.get(found.kind) or rule_of_code(found.error)
 
 
@@ -556,7 +558,6 @@ def _lasted(ended: f.TransactionEnded, by: str = "") -> str:
 
 
 def open_transaction(opened: OpenTransaction) -> str:
-    """An open transaction in one line."""
     of = _transaction(opened.number, opened.producer_id, opened.epoch)
     return f"{of}: open since {opened.began.words}; {_held(opened)}"
 

@@ -102,7 +102,6 @@ class Actor(ABC):
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """Connections of all its clients."""
         return [self.sockets]
 
     def exposed(self, whom: float) -> Sockets:
@@ -120,11 +119,9 @@ class Actor(ABC):
         return True
 
     def wake(self) -> None:
-        """Schedule a turn now."""
         self._wake(self.place.clock.now)
 
     def pause(self, is_paused: bool) -> None:
-        """Pause the actor, or resume it."""
         self.is_paused = is_paused
         if not is_paused:
             self.wake()
@@ -156,14 +153,12 @@ class Actor(ABC):
         return sockets
 
     def driver_of(self, client: ClientLoop, sockets: Sockets) -> ActorDriver:
-        """Create the driver of a client on its connections."""
         brokers = range(1, self.place.plan.brokers + 1)
         addresses = [("localhost", FIRST_PORT + broker) for broker in brokers]
         client.metadata.bootstrap(addresses, self.place.clock.now)
         return ActorDriver(client, sockets, self.place.clock)
 
     def draw(self, what: str) -> Draw:
-        """Return a random generator for one purpose."""
         return self.place.chance(f"{self.name}/{what}").random
 
     def _wake(self, time: int) -> None:
@@ -187,7 +182,6 @@ class Actor(ABC):
 
     @property
     def is_closed(self) -> bool:
-        """True if a closing client has nothing more to do."""
         return True
 
 
@@ -195,7 +189,6 @@ class ApplicationActor(Actor):
     """A worker or thread of an application, with several clients."""
 
     def exposed(self, whom: float) -> Sockets:
-        """Return the connections of any of its clients."""
         return pick(self.all_sockets, whom * 13 % 1) or self.sockets
 
     def crash(self) -> None:

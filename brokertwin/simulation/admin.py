@@ -70,7 +70,6 @@ class SimulatedAdmin:
 
     @property
     def is_idle(self) -> bool:
-        """True if no step is pending."""
         return not self._busy
 
     def apply(self, injection: Injection) -> str:
@@ -150,7 +149,6 @@ class SimulatedAdmin:
         return self._for_a_while(ORDERS, deny, lasts_ms, losses.denied)
 
     def _denial_of(self, fault: FaultKind, lasts_ms: int) -> list[AdminStep]:
-        """Deny another operation to all for some time."""
         denials = self._auditor.denials
         denials.denies(fault)
         resource, operation = RIGHTS[fault]
@@ -244,7 +242,6 @@ def _acl(
 def _filter(
     resource: Resource, operation: Operation, permission: Permission, user: str
 ) -> dict[str, Any]:
-    """Return the filter that matches an ACL."""
     names = {"resourceType": "resourceTypeFilter", "resourceName": "resourceNameFilter"}
     names |= {"resourcePatternType": "patternTypeFilter", "principal": "principalFilter"}
     names |= {"host": "hostFilter"}

@@ -44,19 +44,15 @@ class DenialAudit:
 
     @property
     def errors(self) -> frozenset[Error]:
-        """Errors with which clients may be rejected."""
         return frozenset() if self._fault is None else frozenset({REFUSALS[self._fault]})
 
     def denies(self, fault: FaultKind) -> None:
-        """Allow rejections from now on."""
         self._fault = fault
 
     def denied(self, now: int, until: int) -> None:
-        """Require rejections from now on, until the ACL is deleted."""
         self._range = range(now + ACL_KNOWN_MS, until)
 
     def on_request(self, request_id: str, api: str, body: Any, now: int) -> None:
-        """Note a request."""
         if self._fault is not None and api in APIS[self._fault] and self._is_about(body):
             self._pending[request_id] = now
 

@@ -33,7 +33,6 @@ class EpochAudit:
         return len(self._owners[transactional_id]) > 1
 
     def on_request(self, client: str, request_id: str, body: Any) -> None:
-        """Note a request."""
         if isinstance(body, InitProducerIdRequest) and body.transactional_id is not None:
             self._owners[body.transactional_id].add(client)
         found = _id_and_epoch(body)
@@ -42,7 +41,6 @@ class EpochAudit:
             self.fenced += 1
 
     def on_response(self, client: str, request_id: str, api: str, body: dict[str, Any]) -> None:
-        """Check a response."""
         if api in GIVE_EPOCHS and body.get("producerEpoch", NO_EPOCH) > NO_EPOCH:
             producer_id = body["producerId"]
             epoch = body["producerEpoch"]

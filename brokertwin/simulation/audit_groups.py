@@ -85,7 +85,6 @@ class GroupAudit:
     # Committed offsets
 
     def commits(self, request_id: str, now: int, body: Any) -> None:
-        """Note an OffsetCommit request."""
         self._begin(request_id, now, body, body.generation_id_or_member_epoch)
 
     def _begin(
@@ -158,7 +157,6 @@ class GroupAudit:
                 self._commits[place].remove(commit)
 
     def fetches(self, request_id: str, now: int) -> None:
-        """Note an OffsetFetch request."""
         self._fetches[request_id] = now
 
     def fetched(self, request_id: str, now: int, body: dict[str, Any]) -> None:
@@ -199,7 +197,6 @@ class GroupAudit:
     # Owners
 
     def classic(self, body: Any, response: dict[str, Any]) -> None:
-        """Check the assignment of a member of a classic group."""
         if response["errorCode"] == Error.NONE and body.protocol_type != CONNECT:
             newest = self._generations.get(body.group_id, 0)
             self._generations[body.group_id] = max(newest, body.generation_id)
@@ -236,7 +233,6 @@ class GroupAudit:
             self._violate(f"{topic}-{partition} is given to {both} in {epoch} of group {group}")
 
     def _own(self, place: Place, member: str, now: int) -> None:
-        """Check that no other member with a live session owns the partition."""
         before = self._owners.get(place)
         self._owners[place] = member
         if before not in (None, member) and now < self._last_seen[before or ""] + self._session_ms:

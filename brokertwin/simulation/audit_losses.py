@@ -41,19 +41,15 @@ class Losses:
         self._retention_ms = 0
 
     def deletes(self, at: TopicPartition, offset: int) -> None:
-        """Note a request to delete records below an offset."""
         self._below[at] = max(self._below[at], offset)
 
     def deleted(self, at: TopicPartition, low_watermark: int) -> None:
-        """Note its response."""
         self._deleted[at] = max(self._deleted[at], low_watermark)
 
     def grows_old(self, retention_ms: int) -> None:
-        """Allow the loss of older records from now on."""
         self._retention_ms, self._old_before = retention_ms, ALWAYS
 
     def stays(self, now: int) -> None:
-        """End the time of expiry."""
         self._old_before = now - self._retention_ms
 
     def denies(self, user: str) -> None:
@@ -65,18 +61,15 @@ class Losses:
         return self._denied_to in (EVERYBODY, client.partition("#")[0])
 
     def denied(self, now: int, until: int) -> None:
-        """Require rejections, until the ACL is deleted."""
         self._denied = range(now + ACL_KNOWN_MS, until)
 
     def acked(self, client: str, at: TopicPartition, written_at: int, now: int, name: str) -> None:
-        """Check an acknowledged record."""
         if not self.may_be_denied(client):
             return
         if at.topic == RETAINED and written_at in self._denied and now in self._denied:
             self._violate(f"{name} is acknowledged at {now}; writing is denied")
 
     def is_recreated(self, topic: str) -> bool:
-        """True if the topic is deleted and created again."""
         return topic == PASSING
 
     def may_be_gone(self, at: TopicPartition, offset: int, written_at: int) -> bool:

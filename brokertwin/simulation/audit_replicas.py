@@ -96,7 +96,6 @@ class ReplicaAudit:
     def _partitions(
         self, request: SimulatedRequest, name: str
     ) -> list[tuple[Place, dict[str, Any]]]:
-        """Partitions of a response with their topic's name."""
         body, broker = (request.response or {}).get("response") or {}, request.connection.broker
         found = []
         for topic in body.get("responses", ()):
@@ -168,7 +167,6 @@ class ReplicaAudit:
                 self._violate(f"{request.id} times out; {text}")
 
     def _having(self, topic: Topic, number: int, offset: int, identity: object) -> set[int]:
-        """Brokers with this batch at an offset, or whose log starts after it."""
         brokers = self._cluster.settings.brokers
         found = {each for each in brokers if self._batch(each, topic, number, offset) == identity}
         return found | {each for each in brokers if offset < self._start(each, topic, number)}

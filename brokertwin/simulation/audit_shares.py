@@ -48,7 +48,6 @@ class Hold(msgspec.Struct, eq=False):
 
     @property
     def is_connected(self) -> bool:
-        """True if the connection of the delivery is still open."""
         return self.connection.is_open and self.connection.is_served
 
 
@@ -100,7 +99,6 @@ class Shares:
             }  # fmt: skip
 
     def on_response(self, pending: SimulatedRequest, body: dict[str, Any], now: int) -> None:
-        """Check its response."""
         sent, acknowledged = self._sent.pop(pending.id), self._acknowledgements.pop(pending.id)
         request: Any = pending.send.body
         is_fetch = pending.send.api == "SHARE_FETCH"

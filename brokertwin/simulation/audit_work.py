@@ -30,7 +30,6 @@ class Work:
         self._last_seen: dict[str, int] = {}
 
     def heartbeat_responded(self, client: str, sent: int, error: int) -> None:
-        """Note the response to a heartbeat that was sent at a time."""
         if error == Error.NONE:
             self._last_seen[client] = max(sent, self._last_seen.get(client, 0))
 
@@ -50,7 +49,6 @@ class Work:
                 self._violate(f"{task} of {group} is run by {first} and {client} in {generation}")
 
     def crashed(self, client: str) -> None:
-        """Note a crashed client."""
         for each in [each for each in self._running if each[1] == client]:
             del self._running[each]
 

@@ -60,7 +60,6 @@ class Auditor:
         self._sent: dict[str, int] = {}
 
     def violate(self, text: str) -> None:
-        """Report a violation."""
         self.say(f"VIOLATION: {text}")
         if text not in self.violations and len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
@@ -72,7 +71,6 @@ class Auditor:
         self.has_severed_brokers |= fault is FaultKind.SEVER
 
     def say(self, text: str) -> None:
-        """Add a line to the trace."""
         if self.trace is not None:
             self.trace.append(f"{self._clock.elapsed:>6} ms  {text}")
 

@@ -34,8 +34,6 @@ APIS = frozenset(
 
 
 class SeedResult(msgspec.Struct):
-    """A seed and its outcome."""
-
     seed: int
     outcomes: Outcomes
     roles: list[Role]
@@ -55,7 +53,6 @@ class CampaignTally(msgspec.Struct):
     failed: dict[int, list[str]] = msgspec.field(default_factory=dict)
 
     def add(self, result: SeedResult) -> None:
-        """Add a run."""
         outcomes = result.outcomes
         self.seeds += 1
         self.events += outcomes.events
@@ -110,7 +107,6 @@ def outcome_of(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends."""
     Thread(target=_wait_for_parent, daemon=True).start()
 
 

@@ -31,21 +31,17 @@ class VirtualClock:
         return self.now - START_MS
 
     def at(self, time: int, happening: Happening) -> None:
-        """Schedule an action at a time, or now if it is past."""
         self._count += 1
         heapq.heappush(self._heap, (max(time, self.now), self._count, happening))
 
     def after(self, milliseconds: int, happening: Happening) -> None:
-        """Schedule an action after a delay."""
         self.at(self.now + milliseconds, happening)
 
     def step(self) -> None:
-        """Run the next action."""
         self.now, _, happening = heapq.heappop(self._heap)
         happening()
 
     def run(self, until: int) -> None:
-        """Run all actions up to a time."""
         while self._heap and self._heap[0][0] <= until:
             self.step()
         self.now = until

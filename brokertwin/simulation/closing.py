@@ -34,7 +34,6 @@ class LogReader:
 def make_topics(
     reader: LogReader, counts: Mapping[str, int], replicas: int, in_sync_min: int
 ) -> None:
-    """Create the topics of a run."""
     configs = [{"name": "min.insync.replicas", "value": str(in_sync_min)}]
     sizes = {"replicationFactor": replicas, "configs": configs}
     topics = [{"name": name, "numPartitions": count, **sizes} for name, count in counts.items()]

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.deliveries import Counted, Draws
 from brokertwin.simulation.plan import FaultKind, RunPlan
@@ -44,8 +44,6 @@ SHARE_LOCK_MS = 1_500
 DELIVERIES_MAX = 4
 WHOLE_EVERY = 60
 """Interval, in events, of checks of the whole state; others check what an event touched."""
-
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _json = msgspec.json.Encoder()
 
@@ -207,13 +205,11 @@ class SimulatedCluster(ABC):
         self.request({**named, **fields})
 
     def disconnect(self, broker: int, connection: str) -> None:
-        """Write the end of a connection."""
         self._count += 1
         fields = {"id": f"disconnection-{self._count}", "kind": Kind.DISCONNECT, "broker": broker}
         self.request({**fields, "connection": connection})
 
     def tick(self, cell: str) -> None:
-        """Write a tick for a cell."""
         self._count += 1
         tick = {"id": f"tick-{self._count}", "cluster": CLUSTER, "kind": Kind.TICK}
         self.take(cell, _json.encode({**tick, "time": self._clock.now}))
@@ -281,9 +277,11 @@ class _RowsHeld(Rows):
         compare: Callable[[list[Output], list[Output]], None],
         witness: Callable[[], Witness | None],
     ) -> None:
-        self._delivered, self._compare, self._witness = delivered, compare, witness
+        self._delivered, self._compare = delivered, compare
+        self._witness: Callable[[], Witness | None] = lambda: None
         self.rows = []
-        super().__init__(settings)
+        super().__init__(settings)  # begins no event: the last one's records are not taken yet
+        self._witness = witness
 
     def begin(self, position: Position) -> None:
         """Finish the previous event; outputs of a failed event were never delivered."""
@@ -295,7 +293,6 @@ class _RowsHeld(Rows):
         super().begin(position)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """Add a record, and show it to the witness."""
         if (witness := self._witness()) is not None:
             witness.record(machine, event_id, record)
         super().record(machine, now, event_id, record)
@@ -341,7 +338,6 @@ class LocalCluster(SimulatedCluster):
             self.witness.message(message)
 
     def take(self, cell: str, document: bytes) -> None:
-        """Process the event."""
         offset = self.decided
         rows = self._delivered[offset] = self.handle(cell, document, offset)
         for row in rows:

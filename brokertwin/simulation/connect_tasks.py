@@ -36,8 +36,6 @@ NOT_KNOWN = -1
 
 
 class MessageWriter:
-    """A producer of messages."""
-
     def __init__(self, actor: Actor, name: str, transactional_id: str | None = None) -> None:
         self.client = ProducerClient(
             ProducerConfig(
@@ -96,7 +94,6 @@ class ConnectTask(ABC):
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """Connections of its clients."""
         return [sockets for sockets, _ in self._driven]
 
     def turn(self) -> int:
@@ -106,7 +103,6 @@ class ConnectTask(ABC):
         return min((sockets.wait_ms for sockets, _ in self._driven), default=REQUEST_MS)
 
     def close(self) -> None:
-        """Close its connections."""
         for sockets, _ in self._driven:
             sockets.close()
         self._driven.clear()
@@ -142,7 +138,6 @@ class SinkTask(ConnectTask):
         self._ends_at = 0
 
     def stop(self, now: int) -> None:
-        """Commit and leave the group."""
         super().stop(now)
         self._client.close(now)
         self._ends_at = now + LEAVE_MS

@@ -74,8 +74,6 @@ class _Running(NamedTuple):
 
 
 class WorkerActor(ApplicationActor):
-    """One worker."""
-
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._is_exact = plan.role is Role.EXACT_WORKER

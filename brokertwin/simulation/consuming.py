@@ -79,7 +79,6 @@ class MemberActor(Actor):
 
     @property
     def is_over(self) -> bool:
-        """True if the consumer has failed permanently."""
         return self._has_failed
 
     @property
@@ -127,7 +126,6 @@ class MemberActor(Actor):
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing is in flight."""
         return self.client.is_quiet
 
     def _take(self, at: TopicPartition, offset: int, name: str) -> None:
@@ -156,7 +154,6 @@ class CopierActor(MemberActor):
 
     @property
     def all_sockets(self) -> list[Sockets]:
-        """Connections of its consumer and producer."""
         return [self.sockets, self._out]
 
     @property
@@ -166,7 +163,6 @@ class CopierActor(MemberActor):
 
     @property
     def is_at_rest(self) -> bool:
-        """True if no transaction is open."""
         is_ready = self._writer.transactions.state is TransactionManagerState.READY
         return self.is_over or (is_ready and not self._writer.transaction)
 

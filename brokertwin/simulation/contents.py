@@ -18,11 +18,9 @@ class Contents:
         self._by_name: dict[str, ProducerRecord] = {}
 
     def keep(self, name: str, message: ProducerRecord) -> None:
-        """Store the message of a record."""
         self._by_name[name] = message
 
     def read(self, name: str) -> ProducerRecord:
-        """Return the message of a record."""
         return self._by_name.get(name) or ProducerRecord(None, name.encode(), START)
 
 

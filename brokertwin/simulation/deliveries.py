@@ -29,11 +29,9 @@ class Draws:
         return self._drawn[self._at - 1]
 
     def again(self) -> None:
-        """Restart with the first number."""
         self._at = 0
 
     def forget(self) -> None:
-        """Discard the numbers so far."""
         self._drawn.clear()
         self._at = 0
 
@@ -52,16 +50,13 @@ class Counted:
         self._on_message = on_message
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Queue a metadata record for brokers."""
         self._schedule.publish(record, brokers)
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Queue messages of a machine."""
         _count(messages, self._reached)
         self._schedule.send(messages)
 
     def next(self) -> Step | None:
-        """Return the next delivery."""
         step = self._schedule.next()
         if isinstance(step, Message):
             self._on_message(step)

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import msgspec
 
 from brokertwin.clients.client_loop import Send
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.clock import VirtualClock
-from brokertwin.simulation.cluster import API_KEYS, SimulatedCluster
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import named
 
 DELAY_MIN_MS, DELAY_MAX_MS = 1, 8
@@ -108,7 +109,6 @@ class BrokerEdge:
         return drawn * (SLOW if self.is_slow else 1)
 
     def opened(self, connection: SimulatedConnection) -> None:
-        """Add a connection."""
         self._connections = [each for each in self._connections if each.is_served]
         self._connections.append(connection)
 

@@ -53,8 +53,6 @@ FENCED = frozenset({Role.TRANSACTIONS, Role.COPIER, Role.MIXED})
 
 
 class Replace(Protocol):
-    """Replaces an actor (`Simulation`)."""
-
     def __call__(
         self, actor: Actor, after_ms: int | None = ..., *, is_closed: bool = False
     ) -> None:
@@ -103,7 +101,6 @@ class Faults:
         self.operator = Operator(cluster, self._on_operation)
 
     def plan(self, injections: Sequence[Injection]) -> None:
-        """Schedule the injections."""
         for each in injections:
             self._edge.clock.at(START_MS + each.at_ms, partial(self._come, each))
 

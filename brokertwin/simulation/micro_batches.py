@@ -72,7 +72,6 @@ class JobCluster(SimulatedCluster):
             self.begin(name, self._cell(name))
 
     def take(self, cell: str, document: bytes) -> None:
-        """Append an event to the topic."""
         self._topic[cell].append(document)
         self._begin()
 

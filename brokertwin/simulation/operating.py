@@ -52,13 +52,11 @@ class Operator:
         )
 
     def elect(self, injection: Injection, brokers: list[int]) -> None:
-        """Elect preferred leaders of all partitions."""
         body = {"electionType": PREFERRED, "topicPartitions": None, "timeoutMs": TIMEOUT_MS}
         chance = Random(f"{injection.whom}")
         self._send("ELECT_LEADERS", FaultKind.ELECT, body, chance.choice(brokers))
 
     def cancel(self) -> None:
-        """Cancel pending reassignments."""
         if not self._has_reassigned:
             return
         topics: dict[str, list[dict[str, Any]]] = {}

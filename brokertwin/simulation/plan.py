@@ -63,8 +63,6 @@ class EngineKind(StrEnum):
 
 
 class Role(StrEnum):
-    """Role of a client."""
-
     PRODUCER = "idempotent producer"
     TRANSACTIONS = "transactional producer"
     CLASSIC = "member of a classic group"
@@ -230,7 +228,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     expires_fast: bool = False
 
     def has(self, fault: FaultKind) -> bool:
-        """True if a kind of fault occurs."""
         return any(each.fault is fault for each in self.injections)
 
     @property
@@ -240,7 +237,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_acls(self) -> bool:
-        """True if there is an authorizer."""
         return any(map(self.has, (FaultKind.DENY, *OF_DENIALS)))
 
     @property
@@ -251,7 +247,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def application(self) -> Role | None:
-        """Role of the application's workers or threads, if any."""
         roles = (client.role for client in self.clients)
         return next((role for role in roles if role in WORKERS | THREADS), None)
 
@@ -264,7 +259,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """Replicas of each partition."""
         return min(self.brokers, 3)
 
     @property

@@ -50,8 +50,6 @@ WHERE_DENIED = frozenset({Error.TOPIC_AUTHORIZATION_FAILED, Error.OUT_OF_ORDER_S
 
 
 class RecordProducer:
-    """A producer, and the names of its records."""
-
     def __init__(
         self, actor: Actor, sockets: Sockets, transactional_id: str | None, batch_records: int = 2
     ) -> None:
@@ -76,7 +74,6 @@ class RecordProducer:
 
     @property
     def transactions(self) -> ProducerTransactions:
-        """The transaction state of a producer with a transactional id."""
         assert self.client.transactions is not None, "it has one"
         return self.client.transactions
 
@@ -103,7 +100,6 @@ class RecordProducer:
         return True
 
     def begin(self) -> None:
-        """Begin a transaction."""
         self._transactions += 1
         self.transactions.begin()
         self._began_at = self._actor.place.clock.now
@@ -120,7 +116,6 @@ class RecordProducer:
             self.transactions.abort()
 
     def ended(self, outcome: SendOutcome) -> None:
-        """Note the outcome of the transaction."""
         self._actor.place.auditor.say(f"{self._actor.name}: {self.transaction} is {outcome}")
         self._records.transactions[self.transaction] = outcome
         self.transaction = ""
@@ -175,7 +170,6 @@ class ProducerActor(Actor):
 
     @property
     def is_at_rest(self) -> bool:
-        """True if every record has an outcome."""
         return self._writer.client.producer.is_idle
 
     def _work(self, now: int) -> int:
@@ -208,12 +202,10 @@ class TransactionsActor(Actor):
 
     @property
     def is_over(self) -> bool:
-        """True if the producer has failed permanently."""
         return self._writer.transactions.is_over
 
     @property
     def is_at_rest(self) -> bool:
-        """True if no transaction is open."""
         return self._writer.transactions.state is TransactionManagerState.READY or self.is_over
 
     @property

@@ -45,7 +45,6 @@ def records_of(
 
 
 def ends_of(batches: Sequence[Mapping[str, Any]]) -> tuple[int, list[tuple[int, int]]]:
-    """Return the end offset, and the end offset and leader epoch of each batch."""
     ends = [
         (each["baseOffset"] + each["lastOffsetDelta"] + 1, each["partitionLeaderEpoch"])
         for each in batches

@@ -131,7 +131,6 @@ class RequestLogs:
     def between(
         self, sender: int, receiver: int, body: Mapping[str, Any], response: Any, now: int
     ) -> None:
-        """Write the line of a WriteTxnMarkers."""
         name = f"broker-{sender}-txn-marker-sender"
         header = {
             "requestApiKey": WRITE_TXN_MARKERS.key,

@@ -43,8 +43,6 @@ def begin_share_groups(reader: LogReader, plan: RunPlan) -> None:
 
 
 class ShareActor(Actor):
-    """A member of a share group."""
-
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         config = ConsumerConfig(
@@ -65,7 +63,6 @@ class ShareActor(Actor):
 
     @property
     def is_at_rest(self) -> bool:
-        """True if all received records have been acknowledged."""
         return not self.client.sharing.held and self.client.is_acknowledged
 
     def _work(self, now: int) -> int:
@@ -99,11 +96,9 @@ class ShareActor(Actor):
 
     @property
     def is_closed(self) -> bool:
-        """True if nothing is in flight."""
         return self.client.is_quiet
 
     def _acknowledge(self) -> None:
-        """Acknowledge the records at hand."""
         kept, self._kept = self._kept, []
         for each in kept if self._is_explicit else ():
             self.client.acknowledge(each.partition, each.offset, self._kind())

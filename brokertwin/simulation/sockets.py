@@ -15,8 +15,8 @@ from brokertwin.clients.client_loop import (
 )
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.network import Connect
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.cluster import API_KEYS
 from brokertwin.simulation.edge import BrokerEdge, SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.record_names import records_of
 
@@ -102,7 +102,6 @@ class Sockets:
                 self._edge.send(pending)
 
     def take(self) -> list[NetworkEvent]:
-        """Return the events received so far."""
         events, self._inbox = self._inbox, []
         return events
 
@@ -110,11 +109,9 @@ class Sockets:
 
     @property
     def nodes(self) -> list[int]:
-        """Nodes with a connection."""
         return sorted(self._connections)
 
     def cut(self, node: int) -> None:
-        """Break a connection."""
         if self._drop(node):
             self._emit(Disconnected(node))
 

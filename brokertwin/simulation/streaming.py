@@ -91,7 +91,6 @@ class StreamsActor(ApplicationActor):
 
     @property
     def is_over(self) -> bool:
-        """True if the thread is dead."""
         return self._thread.state is ThreadState.DEAD
 
     @property

@@ -89,7 +89,6 @@ class Witness:
         self._marked.clear()
 
     def broker(self, broker: int, change: Kind) -> None:
-        """Note an intervention on a broker."""
         self.truth.broker(broker, change, self._clock.now)
 
     def _marker_line(self, message: Message) -> None:

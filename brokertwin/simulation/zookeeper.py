@@ -77,7 +77,6 @@ class Zoo:
         self._expire(name)
 
     def owners(self) -> dict[str, str]:
-        """Return the owners in ZooKeeper."""
         found = [path for path in self.nodes if path.startswith(OWNERS)]
         return {path.removeprefix(OWNERS + "/"): self.nodes[path].data for path in found}
 

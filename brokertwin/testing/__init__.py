@@ -31,7 +31,6 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"brokertwin.{_MODULES[name]}"), name)

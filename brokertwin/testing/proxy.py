@@ -48,7 +48,6 @@ class KafkaProxy(FaultVerbs):
         return self
 
     def close(self) -> None:
-        """End all faults and close all connections."""
         if self._thread.is_running:
             try:
                 self._thread.run(self._proxy.close())

@@ -44,7 +44,6 @@ class LoopThread:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop the loop and the thread."""
         loop, thread = self._loop, self._thread
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
@@ -54,8 +53,6 @@ class LoopThread:
         self._has_ended = True
 
     def call(self, work: Callable[[], Found]) -> Found:
-        """Call a function in the thread."""
-
         async def do() -> Found:
             return work()
 

@@ -86,7 +86,6 @@ def batch(
     headers: Iterable[tuple[str, bytes]],
     timestamp_ms: int,
 ) -> bytes:
-    """Build a batch of records with the same key, headers and timestamp."""
     from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder  # slow to import
 
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES_MAX)

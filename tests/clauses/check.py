@@ -1,4 +1,4 @@
-"""Is each clause of docs/seeds.md seen by the test that its row names?
+"""Is each clause of tests/clauses/README.md seen by the test that its row names?
 
 python -m tests.clauses.check [CLAUSE…]       a clause: 000.5, or a seed: 000
 
@@ -57,7 +57,6 @@ def broken(each: Break, source: str) -> str:
 
 
 def rows_of(each: Break) -> list[Row]:
-    """Return the rows of the clauses that a break concerns."""
     return [row for row in rows() if any(clause in row.clauses for clause in each.clauses)]
 
 
@@ -107,7 +106,6 @@ def _selected(wanted: list[str]) -> Iterator[Break]:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -20,12 +20,10 @@ FAST = ("--set", "group.initial.rebalance.delay.ms=0", "--set", "offsets.topic.n
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines with a time, without it."""
     return [TIME.sub("", line) for line in text.splitlines() if TIME.match(line)]
 
 
 def in_order(expected: list[str], lines: list[str]) -> bool:
-    """Whether lines that match the patterns come in this order, with others between them."""
     left = iter(lines)
     return all(any(re.fullmatch(pattern, line) for line in left) for pattern in expected)
 

@@ -47,7 +47,6 @@ for _, calls in itertools.groupby(every, lambda call: call[1][:1]):
 
 
 def commands_and_subcommands() -> list[list[str]]:
-    """Each command of the registry, and below it each subcommand."""
     found = [[name] for name in COMMANDS]
     for name in COMMANDS:
         found += [[name, sub] for sub in getattr(load(name), "commands", {})]
@@ -90,7 +89,6 @@ def test_help_explains_and_loads_nothing_heavy(
 
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
-    """The command that words call, and its arguments."""
     name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
     command, rest = load(name), words[len(name.split()) :]
     while rest and rest[0] in getattr(command, "commands", {}):

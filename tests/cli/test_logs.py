@@ -34,7 +34,6 @@ warn("a doubt")
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
-    """Restores the configuration after the test."""
     before = structlog.get_config()
     yield
     logs.configure(Settings())

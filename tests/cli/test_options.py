@@ -24,7 +24,6 @@ def test_spark_submits_master_goes_before_all_but_the_flag(
 
 
 def settings_from(*words: str) -> Settings:
-    """The settings of a command with some options."""
     taken: list[Settings] = []
 
     @with_settings("brokers", "cells", "clusters", "records", "spark_ui")

@@ -26,7 +26,6 @@ def refused(directory: Path, *words: str, **environment: str) -> list[str]:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port in use."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield int(server.getsockname()[1])
 

@@ -61,7 +61,6 @@ def setup(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
 
 
 def reported_lines(lines: list[str]) -> list[str]:
-    """Return the lines about the two downloads, without times."""
     return [line.partition(" in ")[0].strip() for line in lines]
 
 

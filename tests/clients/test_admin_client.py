@@ -32,8 +32,6 @@ def snapshot(leaders: dict[TopicPartition, int] | None = None) -> MetadataSnapsh
 
 
 class Caller:
-    """A DeleteRecords call and its clock."""
-
     def __init__(self, partitions: dict[TopicPartition, int] | None = None) -> None:
         self.now = NOW
         offsets = dict.fromkeys(LEADERS if partitions is None else partitions, OFFSET)

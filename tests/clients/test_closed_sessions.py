@@ -21,7 +21,6 @@ def sessions(world: World) -> list[str]:
 
 
 def reading() -> tuple[World, ConsumerClient]:
-    """A consumer that reads a topic in a session."""
     world = World()
     world.bench.topic("foo", 1)
     consumer = world.consumer("group", "foo")

@@ -71,7 +71,6 @@ class Lossy:
             self.bench.append(partition.topic, batch, partition=partition.partition)
 
     def toggle(self, partition: TopicPartition) -> None:
-        """The client wants the partition, or does not want it any more."""
         if self.client.wanted.pop(partition, None) is None:
             topic_id = self.ids[partition.topic] if self.client.latest == LATEST else ZERO_UUID
             self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
@@ -90,7 +89,6 @@ class Lossy:
             self.unreceived.add(topic)
 
     def learn(self) -> None:
-        """The client learns of recreated topics and reads them from the start."""
         for partition, data in self.client.wanted.items():
             if partition.topic in self.unreceived:
                 topic_id = self.ids[partition.topic] if data.topic_id != ZERO_UUID else ZERO_UUID
@@ -118,7 +116,6 @@ class Lossy:
         return verdict
 
     def send(self, body: dict[str, Any], version: int, poll: Poll) -> dict[str, Any]:
-        """The response, which may have to wait for records, or for its time."""
         event_id = self.bench.send("FETCH", version, body)
         if event_id not in self.bench.responses and poll is Poll.UNTIL_RECORDS:
             self.append(next(iter(self.client.wanted)))
@@ -152,7 +149,6 @@ class Lossy:
         return log.high_watermark if log is not None and is_readable else -1
 
     def check_view(self, *, has_all: bool) -> None:
-        """The client has missed no advance of a high watermark."""
         for partition, data in self.client.handler.session_partitions.items():
             high_watermark = self.high_watermark(partition, data)
             assert self.client.high_watermarks[partition] == high_watermark, partition
@@ -171,7 +167,6 @@ class Lossy:
         self.check_session()
 
     def go_on(self) -> None:
-        """From then on one exchange is enough to bring other partitions into the session."""
         if self.client.wanted:
             self.toggle(next(iter(self.client.wanted)))
         for topic in TOPICS:

@@ -53,7 +53,6 @@ class Reader:
         return self.fetcher.validator
 
     def led_by(self, leader: int, epoch: int, topic_id: str = TOPIC_ID) -> None:
-        """The next metadata."""
         partition = MetadataResponsePartition(
             partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[], isr_nodes=[]
         )
@@ -72,7 +71,6 @@ class Reader:
         return [_rendered(request) for request in requests]
 
     def receive(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
-        """Handle the response to the validation."""
         reported = OffsetForLeaderEpochResponseEpochEndOffset(
             error_code=int(error), leader_epoch=epoch, end_offset=end
         )
@@ -82,7 +80,6 @@ class Reader:
         self.validator.on_response(self.requests[0], response)
 
     def fetches(self) -> dict[int, int]:
-        """Whom it would ask for records, and from which offset."""
         wanted = self.fetcher.wanted(self.metadata.snapshot, NOW)
         return {node: at[T0].fetch_offset for node, at in wanted.items()}
 
@@ -91,7 +88,6 @@ class Reader:
         return self.fetcher.fetch(node, wanted, VERSION)
 
     def reads(self, records: Records) -> list[int]:
-        """Fetch and return the offsets."""
         fetch = self.fetch()
         topic = FetchableTopicResponse(
             topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]

@@ -40,7 +40,6 @@ class Reader:
         self.now = NOW
 
     def requested(self, *offline: int) -> dict[int, list[int]]:
-        """Return the brokers to fetch from, with their partitions."""
         wanted = self.fetcher.wanted(snapshot(*offline), self.now)
         fetches = [self.fetcher.fetch(node, parts, VERSION) for node, parts in wanted.items()]
         assert {each.body.rack_id for each in fetches} <= {"west"}

@@ -76,7 +76,6 @@ class World:
 
     @property
     def kinds(self) -> list[str]:
-        """Return the faults that have to occur."""
         fields = {
             Step.REFUSE: ("refusals", "expiries"),
             Step.COMMIT: ("commits", "aborts"),

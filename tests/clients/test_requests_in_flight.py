@@ -25,7 +25,6 @@ FIRST_IS_REJECTED: Schedule = [
 
 
 def logged(**config: Any) -> list[int]:
-    """The six records in the order of the log."""
     net = Network(ProducerConfig(linger_ms=0, **config))
     net.play(FIRST_IS_REJECTED)
     net.settle()

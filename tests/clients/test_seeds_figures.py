@@ -28,7 +28,6 @@ CONNECTS = {-1: "2 connects to -1", 0: "7 connects to 0"}
 
 
 def figure(page: Path, heading: str) -> list[str]:
-    """The first picture below a heading."""
     below = page.read_text().partition(f"{heading}\n")[2]
     return below.split("```text\n")[1].partition("\n```")[0].splitlines()
 

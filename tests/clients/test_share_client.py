@@ -63,7 +63,6 @@ class Shared(World):
         return self.sharer(GROUP, TOPIC, **settings)
 
     def known(self) -> MetadataSnapshot:
-        """Return a client's cluster metadata."""
         client = self.log_client(frozenset([TOPIC]))
         self.run(500)
         return client.metadata.snapshot

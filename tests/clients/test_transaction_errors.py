@@ -49,7 +49,6 @@ PROTOCOLS = pytest.mark.parametrize("rules", [BEFORE_KIP_890, KIP_890], ids=["be
 
 
 def response(api: str, *errors: Error) -> Body:
-    """Return a response with an error, or one for each of two partitions."""
     error = errors[0]
     match api:
         case "FIND_COORDINATOR":
@@ -86,7 +85,6 @@ def next_request(
 
 
 def go_on(transactions: ProducerTransactions, until: str) -> None:
-    """Respond until a request of this API is in flight."""
     for _ in range(9):
         request = next_request(transactions)
         if request.api == until:

@@ -66,7 +66,6 @@ class Producer:
         self.client.on_metadata_response(node, response, self.version, now)
 
     def produce(self, partition: TopicPartition) -> int:
-        """The base offset that the broker gives a batch of one message."""
         batch = header(size=36)
         responded = self.bench.append(partition.topic, batch, partition=partition.partition)
         assert responded["errorCode"] == 0

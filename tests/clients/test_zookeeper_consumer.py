@@ -184,7 +184,6 @@ def test_each_partition_ends_with_one_owner(steps: list[tuple[str, int]], seed: 
 
 
 def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
-    """What the command of the examples prints."""
     monkeypatch.setattr(sys, "argv", ["before_groups.py", *words])
     runpy.run_path(str(ROOT / "examples" / "before_groups.py"), run_name="__main__")
     return capsys.readouterr().out

@@ -33,8 +33,6 @@ Change = Callable[[Any], Any]
 
 
 class Plant(NamedTuple):
-    """A planted deviation in the responses of an API."""
-
     api: str
     what: str
     change: Change
@@ -53,8 +51,6 @@ def _walk(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
 
 
 def code(api: str, before: int, after: int = 0) -> Plant:
-    """Replace an error code."""
-
     def change(found: dict[str, Any]) -> None:
         for name in ("errorCode", "partitionErrorCode", "acknowledgeErrorCode"):
             if found.get(name) == before:
@@ -72,8 +68,6 @@ def add(api: str, field: str, number: int = 1) -> Plant:
 
 
 def drop(api: str, field: str) -> Plant:
-    """Remove the last element of a list."""
-
     def change(found: dict[str, Any]) -> None:
         if found.get(field):
             found[field] = found[field][:-1]
@@ -216,7 +210,6 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more connections."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -278,7 +271,6 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 
 @contextmanager
 def planted(broker: Address, plant: Plant) -> Iterator[Address]:
-    """Run a proxy with a planted deviation."""
     proxy = Proxy(broker, plant)
     try:
         yield proxy.address
@@ -303,7 +295,6 @@ def about(api: str, brokers: int = 1) -> list[tuple[ExamSubject, Scenario]]:
 
 
 def found_by(brokers: Mapping[int, Address], plant: Plant) -> list[Result]:
-    """Return the deviating scenarios for a deviation that is planted in all brokers."""
     with ExitStack() as stack:
         proxies = {n: stack.enter_context(planted(at, plant)) for n, at in brokers.items()}
         site = look(proxies[min(proxies)], [])._replace(brokers=proxies, home=min(proxies))

@@ -48,7 +48,6 @@ def path_of(subject: str) -> Path:
 
 
 def is_recorded(scenario: Scenario) -> bool:
-    """Whether each labelled step has a response."""
     return [each.label for each in scenario.golden] == scenario.labels
 
 
@@ -109,7 +108,6 @@ def _record_reference(version: str, address: Address, names: Sequence[str]) -> i
 
 
 def _kind(scenario: Scenario) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """Return what brokers a scenario is recorded with."""
     return scenario.brokers, tuple(sorted(scenario.started_with.items()))
 
 

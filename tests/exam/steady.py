@@ -41,7 +41,6 @@ class SlowNetwork:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more connections."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -80,7 +79,6 @@ class SlowNetwork:
 
 @contextmanager
 def behind(site: Site, seed: int) -> Iterator[Site]:
-    """Put a slow network in front of all brokers."""
     with ExitStack() as stack:
         slow = {node: SlowNetwork(at, seed + node) for node, at in site.brokers.items()}
         for each in slow.values():

@@ -147,7 +147,6 @@ def kill_workers_by_chance(stand: Stand) -> None:
 
 
 def kill_daemon(stand: Stand) -> None:
-    """The process that Python workers are forked from, and they with it."""
     kill_all(stand.job.below(WORKERS))
 
 
@@ -175,13 +174,11 @@ def kill_kafka(stand: Stand) -> None:
 
 
 def stop_job(stand: Stand) -> None:
-    """Driver, JVM and workers."""
     with stopped([stand.job.process, *stand.job.below("")]):
         time.sleep(STOPPED_S)
 
 
 def stop_workers(stand: Stand) -> None:
-    """The Python workers alone."""
     with stopped(stand.job.below(WORKERS)):
         time.sleep(STOPPED_S)
 
@@ -193,13 +190,11 @@ def stop_gateway(stand: Stand) -> None:
 
 
 def stop_kafka(stand: Stand) -> None:
-    """The broker, longer than any client waits for it."""
     with stopped([stand.kafka_process]):
         time.sleep(KAFKA_STOPPED_S)
 
 
 def slow_kafka(stand: Stand) -> None:
-    """The broker works for a tenth of the time."""
     until = time.monotonic() + SLOW_S
     while time.monotonic() < until:
         with stopped([stand.kafka_process]):
@@ -260,7 +255,6 @@ def not_written() -> int:
 
 
 def cut_job(stand: Stand) -> None:
-    """The job's connections to the broker, those it had and each new one."""
     cut(stand, stand.job)
 
 
@@ -334,7 +328,6 @@ def lose_commit(stand: Stand) -> None:
 
 
 def second_job(stand: Stand) -> None:
-    """A job on the checkpoint of another one is refused, and that one goes on."""
     second = Server(stand.job.words, stand.job.environment, stand.directory / "second.log")
     second.start()
     wait_until(lambda: second.code is not None, "the second job is not refused")
@@ -387,7 +380,6 @@ def step_clock(stand: Stand) -> None:
 
 
 def wait_for_a_batch(stand: Stand) -> None:
-    """Until another micro-batch has committed."""
     before = checkpoint_log.committed(stand.bench.checkpoint)
     wait_until(lambda: checkpoint_log.committed(stand.bench.checkpoint) > before, "no micro-batch")
 

@@ -48,7 +48,6 @@ class Relay:
         writer.close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One way of a connection."""
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         arriving = asyncio.ensure_future(self._arrive(under_way, writer))
         try:
@@ -88,8 +87,6 @@ def relaying(delay_s: float) -> Iterator[Relay]:
 
 
 class RelayedKafka(EmbeddedKafka):
-    """An embedded broker that advertises the address of a relay."""
-
     def __init__(self, home: Path, relay: Relay) -> None:
         super().__init__(home, default_home())
         self._relay = relay
@@ -99,7 +96,6 @@ class RelayedKafka(EmbeddedKafka):
         settings: Mapping[str, str] | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> str:
-        """As ever, and returns the relay's address."""
         super().start(settings, report)
         return f"{HOST}:{self._relay.port}"
 

@@ -12,8 +12,6 @@ from tests.support.time_outs import time_outs
 
 
 class Commits:
-    """Commits one offset after the other, each until it is acknowledged."""
-
     def __init__(self, bootstrap: str, topic: str, first: int) -> None:
         self.acknowledged = first - 1
         self.requested = first - 1
@@ -44,13 +42,11 @@ class Commits:
                 self.acknowledged = self.requested
 
     def end(self) -> None:
-        """Commit nothing more."""
         self._ended.set()
         self._thread.join()
         self._consumer.close()
 
     def found(self, client: Client) -> int:
-        """Return the committed offset at the broker."""
         topic = {"name": self._topic, "partitionIndexes": [0]}
         group = {"groupId": self._group, "topics": [topic]}
         response = client.call("OFFSET_FETCH", 8, {"groups": [group]})["groups"][0]
@@ -71,7 +67,6 @@ class Load:
         self.commits = Commits(bootstrap, topic, 1)
 
     def wait_for(self, records: int) -> None:
-        """Wait until this number of further records, and a commit, are acknowledged."""
         commits = self.commits.acknowledged
         self.stream.wait_for(records)
         deadline = time.monotonic() + 300

@@ -99,7 +99,6 @@ def batches(stand: Stand, after: int) -> list[Batch]:
 
 
 def written(stand: Stand) -> int:
-    """How many events there are."""
     reader = consumer(stand.bench.client)
     try:
         topic, partitions = requests_of(stand), stand.bench.settings.requests_partitions
@@ -116,7 +115,6 @@ def taken(stand: Stand) -> int:
 
 
 def requests_of(stand: Stand) -> str:
-    """The topic's name."""
     return full_name(stand.bench.prefix, REQUESTS)
 
 

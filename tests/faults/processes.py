@@ -173,5 +173,4 @@ def wait_until_gone(mark: str, patience_s: float = PATIENCE_S) -> float:
 
 
 def end_all(mark: str) -> None:
-    """Kill whatever has this mark."""
     kill_all(marked(mark))

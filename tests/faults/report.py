@@ -18,7 +18,6 @@ HEAD = """\
 
 
 def keep(file: Path, found: Round) -> None:
-    """Add a round to a file, as a line of JSON."""
     with file.open("a", encoding="utf-8") as out:
         out.write(json.dumps(found._asdict()) + "\n")
 
@@ -29,7 +28,6 @@ def kept(file: Path) -> list[Round]:
 
 
 def table(rounds: Iterable[Round]) -> str:
-    """A row for each case that has been tried."""
     by_case: dict[str, list[Round]] = {}
     for each in rounds:
         by_case.setdefault(each.case, []).append(each)
@@ -54,7 +52,6 @@ def table(rounds: Iterable[Round]) -> str:
 
 
 def write(page: Path, rounds: Iterable[Round]) -> None:
-    """Put the table into a page, between its two comments."""
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -93,16 +93,13 @@ class Stand:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
         return f"{HOST}:{self.address.port}"
 
     @property
     def mark(self) -> str:
-        """What every process of the job and of the gateway has in its environment."""
         return str(self.bench.checkpoint)
 
     def start(self) -> None:
-        """Start the job and the gateway, and wait until a client is answered."""
         self.job.start()
         wait_until(lambda: self.job.code is not None or "reading " in self.job.output(), "the job")
         assert self.job.code is None, self.job.output()
@@ -127,7 +124,6 @@ class Stand:
 
     @property
     def starts(self) -> int:
-        """How often the job and the gateway have been started."""
         return self.job.starts + self.gateway.starts
 
     def has_ended(self) -> bool:
@@ -152,13 +148,11 @@ class Stand:
 
     @property
     def kafka_process(self) -> psutil.Process:
-        """The broker's."""
         pid = self.kafka.status().pid
         assert pid is not None, "Kafka does not run"
         return psutil.Process(pid)
 
     def client(self) -> Client:
-        """A raw client of the gateway."""
         return Client(self.address, PATIENCE_S)
 
     def load(self) -> Load:
@@ -188,7 +182,6 @@ class Stand:
         return checks.topics_and_state(self.bench, *self.clusters)
 
     def output(self) -> str:
-        """The ends of what job and gateway have written."""
         return f"{self.job.output()[-3000:]}\n{self.gateway.output()[-3000:]}"
 
     def close(self) -> None:

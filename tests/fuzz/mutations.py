@@ -88,7 +88,6 @@ def changed_document(data: bytes, other: bytes, draw: random.Random) -> bytes:
 
 
 def _places(value: Any) -> Any:
-    """Every list or object within a value, with each key that it has."""
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
             yield value, key

@@ -151,7 +151,6 @@ class Events:
 
 @cache
 def log_lines() -> list[bytes]:
-    """Lines of request logs, of a proxy's log, of captures."""
     files = [*sorted(REQUEST_LOGS.rglob("*.log.gz")), *sorted(CAPTURES.glob("*.jsonl.gz"))]
     found: list[bytes] = []
     for file in files:
@@ -175,7 +174,6 @@ def read_log(data: bytes) -> None:
 
 @cache
 def changelogs() -> list[bytes]:
-    """What Spark has written of small states."""
     return [file.read_bytes() for file in sorted(EXAMPLES.rglob("*.changelog"))]
 
 
@@ -210,7 +208,6 @@ def in_layers(column: bytes) -> bytes:
 
 
 def read_state_row(data: bytes) -> None:
-    """Read its columns, each as one map, or the message for an operator."""
     with contextlib.suppress(store_files.NotReadable, UserError):
         stored_states.in_this_version("the checkpoint", {CELL: state_reader.of_row(data)})
 
@@ -220,7 +217,6 @@ def read_state_row(data: bytes) -> None:
 
 @cache
 def property_files() -> list[bytes]:
-    """Brokers' settings."""
     files = [*ROOT.glob("tests/**/*.properties"), *ROOT.glob("examples/**/*.properties")]
     return [file.read_bytes() for file in sorted(files)]
 

@@ -125,8 +125,6 @@ def is_known(place: Place, real: Any) -> bool:
 
 
 class AuthorizedUser(NamedTuple):
-    """A user with its ACLs: resource type, operation, permission."""
-
     name: str
     acls: list[tuple[ResourceType, Operation, Permission]]
 
@@ -191,7 +189,6 @@ class Side:
             wait_until(lambda: client.call("METADATA", 12, body)["topics"][0]["errorCode"] == 0)
 
     def send_all(self) -> None:
-        """Send all requests as every user."""
         for who in users():
             client = self._logged_in(who.name)
             for request, version in self._requests(who, set(NEWEST)):
@@ -275,7 +272,6 @@ class ServedResponses(NamedTuple):
 
 
 def served_by(address: Address) -> ServedResponses:
-    """Send all requests to a broker."""
     side = Side(address)
     side.send_all()
     return ServedResponses(side.served, side.found)
@@ -304,7 +300,6 @@ def restored(value: Any) -> ServedResponses:
 
 
 def recorded_by_kafka(home: Path, names: list[str]) -> Any:
-    """Record a real broker."""
     login = " ".join(f'user_{name}="{PASSWORD}"' for name in names)
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=broker"
     jaas = {
@@ -315,7 +310,6 @@ def recorded_by_kafka(home: Path, names: list[str]) -> Any:
 
 
 def scenario() -> list[Any]:
-    """Return the data of all requests and users."""
     versions = range(max(NEWEST.values()) + 1)
     requests = [all_of("somebody", version, "id") for version in versions]
     return [requests, users(), hashlib.sha256(repr(sorted(NEWEST.items())).encode()).hexdigest()]

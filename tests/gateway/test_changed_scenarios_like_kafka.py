@@ -50,13 +50,11 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site | None]:
-    """Start a real broker, if one is needed."""
     with real_broker(tmp_path_factory.mktemp("changed") / "broker", SETTINGS) as address:
         yield look(address, []) if IS_LIVE else None
 
 
 def name_of(seed: int) -> str:
-    """Return the scenario's name."""
     is_repeated = RATES[seed % len(RATES)][1] > 0
     names = [name for name in scenarios() if not is_repeated or name.startswith(REPEATED)]
     return Random(seed).choice(names)

@@ -57,7 +57,6 @@ def part(kind: str, name: str | None) -> dict[str, Any]:
 
 
 def altered(client: Client, entity: list[dict[str, Any]], **op: Any) -> tuple[int, str | None]:
-    """Return error and message of an alteration."""
     op = {"key": "consumer_byte_rate", "value": RATE, "remove": False, **op}
     body = {"entries": [{"entity": entity, "ops": [op]}], "validateOnly": False}
     response = client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]
@@ -84,7 +83,6 @@ def wait_for(client: Client, entities: int) -> None:
 
 
 def forget(client: Client) -> None:
-    """Delete all quotas, including those of a failed test."""
     for entry in describe(client)[1]:
         for each in entry["values"]:
             assert alter(client, entry["entity"], key=each["key"], remove=True) == 0
@@ -143,7 +141,6 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 def altered_and_described(client: Client) -> list[Any]:
-    """Send all alterations and filters, and leave no quota."""
     found: list[Any] = [altered(client, entity, **op) for entity, op in ALTERATIONS]
     wait_for(client, entities=4)
     found += [describe(client, *filters, strict=strict) for filters, strict in FILTERS]

@@ -244,7 +244,6 @@ def changed(what: str, value: str) -> list[dict[str, Any]]:
 
 
 def described_throttles(send: Send, rate: int | None) -> list[Any]:
-    """Return the throttles of brokers and a topic, once all brokers have them."""
     found: list[Any] = []
     for broker in BROKERS:
         with send(broker) as client:
@@ -330,7 +329,6 @@ def test_throttled_reassignment_is_slow_and_prints_like_a_real_cluster(
 
 
 def without_disks(outputs: Any) -> Any:
-    """Return the output without the paths of logs."""
     return re.sub(r'"log_dirs":\[[^]]*\]', "", outputs) if isinstance(outputs, str) else outputs
 
 

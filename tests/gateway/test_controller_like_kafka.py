@@ -32,8 +32,6 @@ UNSTABLE = ("host", "port", "clusterId", "controllerId", "logDir", "totalBytes",
 
 
 class Cluster(NamedTuple):
-    """A cluster with its clients, and how to stop one of its brokers."""
-
     client: Client
     stop: Callable[[int], Any]
 
@@ -218,7 +216,6 @@ def is_fenced(client: Client, broker: int) -> bool:
 
 
 def recorded_by_kafka(home: Path, expected: dict[Any, Any]) -> list[list[Any]]:
-    """Record a real cluster."""
     with kafka(home) as cluster:
         return play(cluster, expected)
 

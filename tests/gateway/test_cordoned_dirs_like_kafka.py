@@ -30,7 +30,6 @@ class Side:
         self._disks = disks
 
     def create(self, name: str, count: int = 4, **more: Any) -> tuple[int, str | None]:
-        """Create a topic, and return error and message."""
         self.requested.append(["create", name, count, more])
         wanted = {"name": name, "numPartitions": count, "replicationFactor": 1, **more}
         body = {"topics": [wanted], "timeoutMs": 10_000}
@@ -89,7 +88,6 @@ class Side:
         return found
 
     def move(self, topic: str, partition: int, disk: int) -> int:
-        """Move a log, and return the error."""
         self.requested.append(["move", topic, partition, disk])
         topics = [{"name": topic, "partitions": [partition]}]
         body = {"dirs": [{"path": self._disks[disk], "topics": topics}]}
@@ -97,7 +95,6 @@ class Side:
         return int(response["partitions"][0]["errorCode"])
 
     def grow(self, topic: str, count: int) -> Any:
-        """Add partitions to a topic."""
         self.requested.append(["grow", topic, count])
         wanted = {"name": topic, "count": count, "assignments": None}
         body = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": False}
@@ -128,7 +125,6 @@ class Side:
 
 
 def recorded_by_kafka(home: Path) -> list[Any]:
-    """Record a real broker."""
     with kafka_cluster(home, 1, disks=2) as nodes:
         own = home / "1"
         host, _, port = nodes[1][1].rpartition(":")

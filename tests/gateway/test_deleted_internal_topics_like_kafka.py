@@ -230,7 +230,6 @@ def _member_of(member: str, epoch: int) -> Body:
 
 
 def go_on_without_groups(side: Side) -> Groups:
-    """Delete the topic of groups, and continue."""
     requesting = Groups(side)
     requesting.begin()
     described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
@@ -269,7 +268,6 @@ def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> Non
 
 
 def transactional(producer_id: int, epoch: int, sequence: int) -> bytes:
-    """Return a batch of a transaction."""
     builder = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, sequence, 1 << 20)
     builder.append(0, WRITTEN_MS, None, b"v", [])
     return bytes(builder.build())
@@ -342,7 +340,6 @@ class Transactions(Requests):
         self.call(when, "TXN_OFFSET_COMMIT", 3, body)
 
     def ends(self, when: str) -> None:
-        """Return the end offsets for both isolation levels."""
         for isolation in (0, 1):
             partition = {"partitionIndex": 0, "timestamp": -1}
             topics = [{"name": TOPIC, "partitions": [partition]}]
@@ -379,7 +376,6 @@ PRODUCERS_OF = {"name": TOPIC, "partitionIndexes": [0]}
 
 
 def go_on_without_transactions(side: Side) -> Transactions:
-    """Delete the topic of transactional ids, and continue."""
     requesting = Transactions(side)
     requesting.begin()
     described = {"transactionalIds": [Transactions.OPEN]}
@@ -517,7 +513,6 @@ class Shares(Requests):
         self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, body))
 
     def state(self) -> Body:
-        """Return the start offset that the share coordinator has."""
         body = {"groupId": self.group, "topics": self._topics(partition=0, leaderEpoch=0)}
         return self.quietly("READ_SHARE_GROUP_STATE", 0, body)
 
@@ -542,7 +537,6 @@ class Shares(Requests):
 
 
 def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
-    """Delete the topic of share states, and continue."""
     requesting = Shares(side, group, topic)
     requesting.begin()
     requesting.delete(SHARE_TOPIC, requesting.state)

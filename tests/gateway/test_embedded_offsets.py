@@ -35,7 +35,6 @@ class EmbeddedOffsets:
         sent.get(PATIENCE_S)
 
     def get(self) -> int | None:
-        """Read the whole topic."""
         place = TopicPartition(OFFSETS, 0)
         reader = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
         reader.assign([place])
@@ -49,7 +48,6 @@ class EmbeddedOffsets:
         return found
 
     def close(self) -> None:
-        """Close the producer."""
         self.producer.close()
 
 

@@ -71,7 +71,6 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def gateway(home: Path) -> Iterator[Cluster]:
-    """Start a gateway with three brokers."""
     disks = [f"/disk-{number}" for number in range(1, DISKS + 1)]
     taking: Any = partial(LocalEngine, may_intervene=True)
     settings = {**KEEPING, "log.dirs": ",".join(disks)}
@@ -147,7 +146,6 @@ class Requests:
         self._numbers: dict[str, dict[int, int]] = {}
 
     def look(self) -> None:
-        """Find out which partition is on which disk."""
         found: dict[str, dict[int, int]] = {name: {} for name in TOPICS}
         response = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
         for each in response["results"]:
@@ -160,11 +158,9 @@ class Requests:
         self._numbers = found
 
     def number(self, topic: str, place: int) -> int:
-        """Return the number of a partition in the cluster."""
         return self._numbers[topic][place]
 
     def each(self, field: str, places: tuple[int, ...] = (0, 1, 2), **more: Any) -> Any:
-        """Return the partitions of all topics, as requests name them."""
         return [
             {
                 "name": topic,
@@ -175,13 +171,11 @@ class Requests:
         ]
 
     def call(self, broker: int, api: str, version: int, body: dict[str, Any]) -> Any:
-        """Record the response of a broker."""
         response = self.cluster.clients[broker].call(api, version, body)
         self.reported.append((api, version, broker, self._stable(response)))
         return response
 
     def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
-        """Produce a record."""
         body = produce_body(topic, RECORDS, self.number(topic, place), acks)
         return self.call(broker, "PRODUCE", 9, body)
 
@@ -310,7 +304,6 @@ def send_requests(requesting: Requests) -> None:
 
 
 def moves(requesting: Requests) -> None:
-    """Move logs: each to its own disk, and to each other one."""
     for target, path in enumerate(requesting.cluster.disks):
         named = {
             "name": "led",
@@ -359,7 +352,6 @@ def lead_through(cluster: Cluster) -> list[Any]:
 
 
 def recorded_by_kafka(home: Path) -> list[Any]:
-    """Record a real cluster."""
     with kafka(home) as real:
         return lead_through(real)
 

@@ -58,12 +58,10 @@ def topic_id(side: Side, name: str) -> Any:
 
 
 def wire_zero() -> Any:
-    """Return the zero topic id, as the codec has it."""
     return wire.Field({"name": "Id", "type": "uuid", "versions": "0+"}).default(0)
 
 
 def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-    """Fetch, and mask session ids, topic ids and bytes."""
     body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20}
     body |= {"isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1, "rackId": ""}
     response = side.call(

@@ -90,7 +90,6 @@ def mutilated(draw: st.DrawFn) -> bytes:
 
 
 def check_alive(running: Running) -> None:
-    """Check that another client is served."""
     with running.client() as client:
         client.call("METADATA", 9, {"topics": []})
 

@@ -25,7 +25,6 @@ EMPTY, GONE = "Empty", 69
 
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[list[Client]]:
-    """Connect to ours and to a real broker."""
     with (
         real_broker(tmp_path / "broker", SETTINGS) as address,
         tape("groups/expiry", SETTINGS) as recording,
@@ -55,7 +54,6 @@ def come_and_go(client: Client) -> None:
 
 
 def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
-    """Join and leave, once the coordinator is available."""
     join = {**body, "memberEpoch": 0, "subscribedTopicNames": ["read"]}
     wait_until(lambda: client.call(api, 1, join)["errorCode"] == 0)
     leave = {**body, "memberEpoch": -1, "subscribedTopicNames": None}
@@ -63,7 +61,6 @@ def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
 
 
 def described(client: Client, api: str, group: str) -> str | int:
-    """Return a group's state, or its error."""
     body = {"groupIds": [group], "includeAuthorizedOperations": False}
     reported = client.call(api, 1, body)["groups"][0]
     return str(reported["groupState"]) if not reported["errorCode"] else int(reported["errorCode"])

@@ -171,7 +171,6 @@ class Side:
         wait_until(is_complete, "the transaction is complete")
 
     def _mask(self, octets: bytes) -> None:
-        """Replace values of one side by their length."""
         self._masks[octets] = b"*" * len(octets)
 
     def _contents(self, began: int, places: dict[str, tuple[str, int]]) -> TopicContents:
@@ -257,7 +256,6 @@ def gateway(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def ours(gateway: Running) -> TopicContents:
-    """Read the topics of a gateway."""
     clients = {broker: gateway.client(broker, PATIENCE_S) for broker in gateway.addresses}
     try:
         return Side(clients).play()
@@ -267,7 +265,6 @@ def ours(gateway: Running) -> TopicContents:
 
 
 def recorded_by_kafka(home: Path) -> TopicContents:
-    """Read the topics of a real broker."""
     with real_broker(home, ONE) as address, Client(address, PATIENCE_S) as client:
         return Side({1: client}).play()
 

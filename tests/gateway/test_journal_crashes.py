@@ -87,7 +87,6 @@ class Life:
         self.start = 0
 
     async def run(self, engine: LocalEngine) -> None:
-        """Play everything."""
         await self.run_and_stay(engine)
         await engine.close()
 
@@ -188,7 +187,6 @@ def test_no_acknowledged_data_is_lost_at_any_crash_point(
 
 
 async def wait_and_fetch(engine: LocalEngine) -> None:
-    """Open a fetch session with a pending Fetch."""
     wanted = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
     body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
     response = await send(engine, "FETCH", 12, body)

@@ -15,14 +15,12 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    """Start a gateway."""
     with running_gateway() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def bootstrap(gateway: Running) -> str:
-    """Return its address."""
     return gateway.bootstrap
 
 

@@ -61,7 +61,6 @@ class Side:
             return [shown(client.call(api, version, body)) for api, version, body in REQUESTED]
 
     def is_open(self, name: str) -> bool:
-        """Return whether the port accepts connections."""
         try:
             socket.create_connection((HOST, self.ports[name])).close()
         except OSError:
@@ -91,7 +90,6 @@ class Both(NamedTuple):
 
     @property
     def sides(self) -> list[Side]:
-        """Return the sides that run."""
         return [self.ours] if self.real is None else [self.ours, self.real]
 
     def reported(self, name: str, tls: ssl.SSLContext | None = None) -> None:
@@ -122,7 +120,6 @@ class Both(NamedTuple):
 
 @pytest.fixture(scope="module")
 def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """Start both with an advertised PLAINTEXT listener, and a topic."""
     with ExitStack() as stack:
         recording = stack.enter_context(tape(GOLDEN, {"listener.security.protocol.map": MAP}))
         settings = {"listener.security.protocol.map": MAP, "listeners": "PLAINTEXT://:9092"}
@@ -151,7 +148,6 @@ def both(module_both: Both, request: pytest.FixtureRequest) -> Both:
 
 
 def wait_for(both: Both, *names: str) -> None:
-    """Wait until exactly these listeners are open."""
     for side in both.sides:
         wait_until(lambda side=side: {n for n in side.ports if side.is_open(n)} == set(names))
 

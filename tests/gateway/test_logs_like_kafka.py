@@ -186,7 +186,6 @@ def of_segments(now: int) -> Iterator[tuple[str, Step]]:
 
 
 def of_settings(_now: int) -> Iterator[tuple[str, Step]]:
-    """Set invalid and valid values of log settings."""
     for configs in CHANGES:
         yield str(configs), changed("plain", configs)
 

@@ -126,7 +126,6 @@ class Waiting:
         return {"groupId": "shares", "topics": topics}
 
     def wait_for_transactions(self) -> None:
-        """Send requests that write, or that wait for uncommitted writes."""
         holder = {name: self.holder[name] for name in ("producerId", "producerEpoch")}
         named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
         named["v3AndBelowTransactionalId"] = "writer"
@@ -135,13 +134,11 @@ class Waiting:
         self.send("ADD_PARTITIONS_TO_TXN", 3, named)
 
     def wait_for_shares(self) -> None:
-        """Send the same for share states."""
         written = {"leaderEpoch": 0, "startOffset": 1, "stateBatches": []}
         self.send("WRITE_SHARE_GROUP_STATE", 0, self.state(0, **written))
         self.send("INITIALIZE_SHARE_GROUP_STATE", 0, self.state(1, startOffset=5))
 
     def wait_for_groups(self) -> None:
-        """Send the same for groups."""
         join = {"groupId": "classic", "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
         join |= {"protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
         self.send("OFFSET_COMMIT", 8, self.commit("simple"))

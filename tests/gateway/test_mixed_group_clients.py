@@ -101,11 +101,9 @@ class JavaMember:
         """Do nothing: it commits every 200 ms."""
 
     def close(self) -> None:
-        """Leave the group."""
         self._end(self._process.terminate)
 
     def crash(self) -> None:
-        """Kill the process."""
         self._end(self._process.kill)
 
     def _end(self, how: Callable[[], None]) -> None:
@@ -117,21 +115,18 @@ class JavaMember:
 
 
 def is_shared(members: list[Member]) -> bool:
-    """Return whether these members share all partitions, with at least one each."""
     owned = [member.assigned() for member in members]
     places = [place for each in owned for place in each]
     return all(owned) and sorted(places) == list(range(PARTITIONS))
 
 
 def group_type(gateway: Running) -> str:
-    """Return the group's type from ListGroups."""
     with gateway.client() as client:
         listed = client.call("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
     return next(str(each["groupType"]) for each in listed["groups"] if each["groupId"] == GROUP)
 
 
 def crash(bootstrap: str, members: list[Member]) -> None:
-    """Start a member, wait for its partitions, and kill it."""
     command = [sys.executable, "-c", CRASHES, bootstrap, GROUP]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -141,7 +136,6 @@ def crash(bootstrap: str, members: list[Member]) -> None:
 
 
 def assignments(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
-    """Return epoch, member and partitions of each response with an assignment."""
     found = []
     for document in documents:
         if "response" not in document:  # its member was killed

@@ -43,7 +43,6 @@ def quotas(*entries: tuple[dict[str, str | None], list[tuple[str, float]]]) -> S
 
 
 def twice(kind: str, *names: str) -> Step:
-    """Return an entity with a repeated type."""
     step = quotas(({}, [("producer_byte_rate", 1.0)]))
     step.body["entries"][0]["entity"] = [{"entityType": kind, "entityName": n} for n in names]
     return step
@@ -193,7 +192,6 @@ def produced_below_7(*partitions: tuple[int, bytes]) -> Step:
 
 
 def joined(version: int, transactional_id: str, *topics: tuple[str, list[int]]) -> Step:
-    """Partitions that a broker adds to a transaction without a producer."""
     items = [{"name": name, "partitions": numbers} for name, numbers in topics]
     request = {"transactionalId": transactional_id, "producerId": 1, "producerEpoch": 5}
     body = {"transactions": [{**request, "verifyOnly": False, "topics": items}]}

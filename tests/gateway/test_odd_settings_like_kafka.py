@@ -35,7 +35,6 @@ LONG = "x" * 4_097
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """Start a real broker with these settings, if one is needed."""
     with real_broker(tmp_path_factory.mktemp("odd") / "broker", SETTINGS) as address:
         yield address
 

@@ -68,7 +68,6 @@ class Player:
                 self.told.append((when, question.what, response, waited))
 
     def ask_rejoining(self, questions: Iterable[Question]) -> None:
-        """Send all, and let the follower follow before any request times out."""
         with ThreadPoolExecutor(100) as pool:
             asked = self._sent(pool, questions)
             waited = ["at once" if future.done() else "waited" for _, future in asked]
@@ -121,7 +120,6 @@ class Player:
             yield from questions()
 
     def begin(self) -> None:
-        """Create all that the requests are about."""
         self.world.begin()
 
     def settle(self) -> None:
@@ -164,7 +162,6 @@ class Pending:
         self._client.send(request.api, request.version, request.body)
 
     def is_done(self, now_ms: int) -> bool:
-        """Return whether the response has arrived."""
         if self.response is None and self._client.has_something():
             key, version = KEYS[self.request.api], self.request.version
             self.response = decode_response(key, version, self._client.receive())[1]

@@ -82,7 +82,6 @@ def test_librdkafka_consumer_reads_from_a_replica_in_its_rack(
 
 
 def librdkafkas_fetches(bootstrap: str) -> Counter[int]:
-    """Return the Fetches to each broker, as librdkafka counts them."""
     fetched: Counter[int] = Counter()
 
     def count(statistics: str) -> None:

@@ -19,7 +19,6 @@ VERSIONS = [
 
 
 def codes_in(body: object) -> set[int]:
-    """Return every error code in a body."""
     if isinstance(body, list):
         return {code for each in body for code in codes_in(each)}
     if not isinstance(body, dict):

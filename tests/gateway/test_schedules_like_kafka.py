@@ -20,8 +20,6 @@ SPEED = 20
 
 
 class Call(NamedTuple):
-    """A call of a method of `Caller`."""
-
     method: str
     arguments: tuple[Any, ...]
     named: dict[str, Any]

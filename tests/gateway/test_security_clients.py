@@ -45,7 +45,6 @@ RECORDS = [b"%d" % number for number in range(50)]
 
 
 def block(language: str, beginning: str) -> str:
-    """Return the block of the document that starts with this text."""
     blocks = re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
     return str(next(each for each in blocks if each.startswith(beginning)))
 
@@ -68,14 +67,12 @@ class Secured(NamedTuple):
     def confluent(
         self, mechanism: str = "SCRAM-SHA-512", user: str = "alice", password: str | None = None
     ) -> dict[str, Any]:
-        """Return the configuration of confluent-kafka."""
         given = PASSWORDS[user] if password is None else password
         return self.pasted("confluent = ", mechanism, user, given)
 
     def kafka_python(
         self, mechanism: str = "SCRAM-SHA-512", user: str = "alice", password: str | None = None
     ) -> dict[str, Any]:
-        """Return the configuration of kafka-python."""
         given = PASSWORDS[user] if password is None else password
         return self.pasted("kafka_python = ", mechanism, user, given)
 
@@ -122,7 +119,6 @@ def stores(directory: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Start SASL_SSL with every mechanism, and ACLs."""
     directory = tmp_path_factory.mktemp("secured")
     users = with_users(directory)
     security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, stores(directory), users)
@@ -132,7 +128,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(scope="module")
 def with_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Start SSL with required client certificates, and ACLs."""
     directory = tmp_path_factory.mktemp("certificates")
     given = {**stores(directory), "ssl.client.auth": "required"}
     security = GatewaySecurity.of(SecurityProtocol.SSL, given)
@@ -259,7 +254,6 @@ def test_client_without_the_authoritys_certificate_does_not_connect(secured: Sec
 
 
 def allow(configuration: dict[str, Any], user: str, operation: AclOperation, topic: str) -> None:
-    """Add an ACL."""
     binding = AclBinding(
         ResourceType.TOPIC,
         topic,

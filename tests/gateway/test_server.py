@@ -56,7 +56,6 @@ def client(gateway: Running) -> Iterator[Client]:
 
 
 def values_of(data: bytes) -> list[tuple[int, bytes]]:
-    """Return offset and value of each record."""
     memory = MemoryRecords(data)
     found = []
     while memory.has_next():

@@ -125,7 +125,6 @@ class Members:
         return got[-1]
 
     def end(self, client: Client, member: str) -> Any:
-        """Send the final fetch of a session."""
         self._epochs[member] = -1
         return self.fetch(client, member)
 

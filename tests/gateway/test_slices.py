@@ -47,7 +47,6 @@ def request(api: str, version: int, body: dict[str, Any]) -> RequestFrame:
 
 @st.composite
 def nested(draw: st.DrawFn) -> RequestFrame:
-    """Draw a request that names topics with partitions, or other things."""
     topics = {name: draw(NUMBERS) for name in draw(NAMES)}
     by_number = [{"name": n, "partitionIndexes": numbers} for n, numbers in topics.items()]
     listed = {
@@ -121,7 +120,6 @@ def test_slices_give_the_response_of_the_whole(
 
 
 def large(count: int) -> RequestFrame:
-    """Return a ListOffsets request of many partitions."""
     partitions = [
         {"partitionIndex": n, "currentLeaderEpoch": -1, "timestamp": -1} for n in range(count)
     ]

@@ -114,7 +114,6 @@ def job(kafka: str, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def gateways(job: RunningJob) -> Iterator[dict[str, Running]]:
-    """Start a gateway for each cluster."""
     with ExitStack() as stack:
         engines = {name: WatchedEngine(job.engine(name)) for name in CLUSTERS}
         yield {name: stack.enter_context(serving(engine)) for name, engine in engines.items()}

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module")
 def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Start three real brokers, and a gateway with their settings."""
     home = tmp_path_factory.mktemp("three")
     with kafka_cluster(home / "kafka", 3, SETTINGS) as nodes:
         first, bootstrap = nodes[1]

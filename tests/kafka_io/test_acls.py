@@ -41,7 +41,6 @@ NAMES = {"topics": "t", "groups": "g"}
 
 
 def needed(command: str) -> list[tuple[str, str, str]]:
-    """Return kind, name and operation of the ACLs that the page lists for a command."""
     page = (ROOT / "docs" / "reads_and_writes.md").read_text()
     row = re.search(rf"^\| `{re.escape(command)}` \|.*$", page, re.MULTILINE)
     assert row is not None, command

@@ -59,7 +59,6 @@ def test_a_missing_java_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def make_java() -> subprocess.CompletedProcess[str]:
-    """Run the first step of every make target."""
     return subprocess.run(["make", "java"], cwd=ROOT, capture_output=True, text=True)
 
 

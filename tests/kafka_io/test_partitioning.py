@@ -47,7 +47,6 @@ def tasks_of(keys: dict[str, int], tasks: int) -> dict[str, int]:
 
 
 def shares(keys: dict[str, int], tasks: int, loads: dict[str, int]) -> list[int]:
-    """Return the load of each task, the busiest first."""
     found = [0] * tasks
     for name, task in tasks_of(keys, tasks).items():
         found[task] += loads[name]

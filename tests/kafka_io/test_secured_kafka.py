@@ -10,12 +10,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
+from brokertwin.clients.io import batch_reader
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.kafka_io.topics import login_error
-from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import BatchPartition
+from brokertwin.protocol.batch_headers import BatchPartition
 from brokertwin.settings import default_home, load
 from brokertwin.state.core import outputs
 from tests.support.certificates import Authority, Identity
@@ -52,7 +52,6 @@ def broker_settings(directory: Path, authority: Authority) -> dict[str, str]:
 
 
 def client_file(directory: Path, authority: Authority, alice: Identity, stores: str) -> Path:
-    """Write the client's properties, with certificates in files or in the properties."""
     trust = directory / "ca.pem"
     values = {
         "security.protocol": "SASL_SSL",
@@ -93,7 +92,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clie
 
 @pytest.fixture(scope="module")
 def record(secured: dict[str, ClientProperties]) -> bytes:
-    """A record that confluent-kafka wrote into a topic that it created."""
     configuration = secured["files"].for_confluent()
     admin = AdminClient(configuration)
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)

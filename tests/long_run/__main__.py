@@ -108,7 +108,6 @@ def _collect(stand: Stand) -> None:
 
 
 def growths(rows: Rows) -> list[Growth]:
-    """Print the trend of each series."""
     names = sorted({name for row in rows for name in row} - {"at", "done"})
     return [growth_of(name, *_series(rows, name)) for name in names]
 

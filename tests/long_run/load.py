@@ -104,8 +104,6 @@ class Client(threading.Thread, ABC):
 
 
 class Produces(Client):
-    """Numbered records, with idempotence."""
-
     def turn(self) -> None:
         producer = confluent_kafka.Producer(self.settings("producers", **IDEMPOTENT))
         number = self.done
@@ -305,7 +303,6 @@ class Administers(Client):
 
 
 def mixed(bootstrap: str) -> list[Client]:
-    """All of them, on topics that are there afterwards."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = [NewTopic("lines", 2, 1, config=RETENTION), NewTopic("sums", 1, 1, config=RETENTION)]
     for made in admin.create_topics(wanted).values():

@@ -38,7 +38,6 @@ def row(place: int, value: str | None, kind: int) -> CoordinatorRow:
 
 
 def after(count: int) -> ShareProgress:
-    """State after this number of rows."""
     progress = ShareProgress()
     for place, value in enumerate(VALUES[:count]):
         progress.take(row(place, value, min(place, 1)))

@@ -136,7 +136,6 @@ def _soon(scene: Mapping[str, Any]) -> Iterator[Step]:
 
 
 def _outcome(body: Any) -> list[Any]:
-    """The errors of a response, and the values of the compared fields, in their order."""
     return [[error_name(code) for code in error_codes(body)], list(_values(body))]
 
 

@@ -40,8 +40,6 @@ SEEDS = 120
 
 
 def _forgiving(function: Callable[..., Any], *errors: Error) -> Callable[..., Any]:
-    """Return a function that succeeds where another returns one of these errors."""
-
     def forgiving(*args: Any, **named: Any) -> Any:
         found = function(*args, **named)
         return Error.NONE if found in errors else found
@@ -50,7 +48,6 @@ def _forgiving(function: Callable[..., Any], *errors: Error) -> Callable[..., An
 
 
 def _but(module: Any, **others: object) -> SimpleNamespace:
-    """Return a module with other attributes, for one importer."""
     return SimpleNamespace(**{**vars(module), **others})
 
 
@@ -81,7 +78,6 @@ _aborted_in, _out_of_sync, _open = log.aborted_in, leader.out_of_sync, SessionCa
 
 
 def _aborted_later(at: Any, found: Log, offset: int, read: Any) -> Any:
-    """Return the aborted transactions that begin in a slice."""
     aborted = _aborted_in(at, found, offset, read)
     return [each for each in aborted if each.first_offset >= offset]
 
@@ -314,7 +310,6 @@ BY_NAME = {each.name: each for each in BREAKS}
 
 
 def begin(name: str) -> None:
-    """Break a rule in a worker process."""
     found = BY_NAME[name]
     setattr(found.owner, found.attribute, found.other)
     end_with_parent()

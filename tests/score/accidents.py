@@ -26,8 +26,6 @@ SESSION_S = SESSION_MS / 1000
 
 
 class Accident(NamedTuple):
-    """A script and its truth."""
-
     run: Callable[[RealCluster], None]
     must: tuple[Said, ...] = ()
     may: tuple[Said, ...] = ()
@@ -45,8 +43,6 @@ BROKER_GONE: tuple[Said, ...] = (
 def accident(
     *must: Said, may: tuple[Said, ...] = ()
 ) -> Callable[[Callable[[RealCluster], None]], Callable[[RealCluster], None]]:
-    """Add a script to the table."""
-
     def add(run: Callable[[RealCluster], None]) -> Callable[[RealCluster], None]:
         ACCIDENTS[run.__name__] = Accident(run, must, may)
         return run
@@ -56,7 +52,6 @@ def accident(
 
 @accident(("member-dropped", "group killing"))
 def member_killed(cluster: RealCluster) -> None:
-    """A member of a classic group is killed, and expires."""
     cluster.topic("killing")
     one = cluster.consumer("kill-a", "killing", ["killing"])
     two = cluster.consumer("kill-b", "killing", ["killing"])
@@ -175,7 +170,6 @@ def zombie_fenced(cluster: RealCluster) -> None:
 
 @accident(may=(("offset-back", "group copying"),))
 def offsets_in_transactions(cluster: RealCluster) -> None:
-    """Offsets are committed in transactions, of which every second is aborted."""
     cluster.topic("source", partitions=1)
     cluster.topic("target", partitions=1)
     cluster.client("produce", "copy-feeder", ["source"]).await_count("acked", 1)
@@ -234,7 +228,6 @@ def offsets_reset_and_deleted(cluster: RealCluster) -> None:
 
 @accident(may=(("refused", "*"),))
 def topic_made_again(cluster: RealCluster) -> None:
-    """A topic is deleted while it is written and read, and made again."""
     cluster.topic("remade", partitions=1)
     writer = cluster.client("produce", "remade-writer", ["remade"])
     writer.await_count("acked", 1)

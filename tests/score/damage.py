@@ -28,8 +28,6 @@ class Damage(NamedTuple):
 
 
 def _shuffled(lines: Lines, chance: random.Random) -> Lines:
-    """Lines that came up to five seconds late."""
-
     def shuffle(of_broker: list[LogLine]) -> list[LogLine]:
         late = [(each.time + chance.uniform(0, SHUFFLED_MS), n) for n, each in enumerate(of_broker)]
         return [of_broker[n] for _, n in sorted(late)]

@@ -94,7 +94,6 @@ class Golden(NamedTuple):
         )
 
     def missing(self, found: list[f.Finding]) -> list[str]:
-        """What the script says, and no finding does."""
         return [
             f"{kind} {subject}"
             for kind, subject in ACCIDENTS[self.name].must
@@ -103,7 +102,6 @@ class Golden(NamedTuple):
 
 
 def names() -> list[str]:
-    """The recorded accidents."""
     return sorted(folder.name for folder in GOLDENS.iterdir() if folder.is_dir())
 
 

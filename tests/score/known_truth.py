@@ -117,26 +117,33 @@ class KnownTruth:
         return found
 
     def members_during(self, group: str, since: float, until: float) -> list[MemberChanged]:
-        """The members at any time of a span, each with a fact that let it in."""
         span = since - self.tolerance_ms, until + self.tolerance_ms
         came = self.changes_in(group, span, "joined", "returned", "rejoined")
         return [*self.members_at(group, span[0]).values(), *came]
 
-    def window(self, group: str, number: int, time: float) -> tuple[float, float] | None:
+    def window(
+        self, group: str, number: int, time: float, former: int = -1
+    ) -> tuple[float, float] | None:
         """From the begin of the generation before to that of a generation, with tolerance.
 
         A group that was removed and made again has the same numbers: the one next to a time counts.
+
+        Args:
+            group: its id.
+            number: of the generation.
+            time: ms since 1970.
+            former: generation that members came from; -1 for the one before.
         """
         begun = self.generations[group]
         known = [n for n, each in enumerate(begun) if each.number == number]
         if not known:
             return None
         at = min(known, key=lambda n: abs(begun[n].time - time))
-        since = begun[at - 1].time if at else float("-inf")
+        before = next((e for e in reversed(begun[:at]) if former in (-1, e.number)), None)
+        since = before.time if before is not None else float("-inf")
         return since - self.tolerance_ms, begun[at].time + self.tolerance_ms
 
     def changes_in(self, group: str, span: tuple[float, float], *kinds: str) -> list[MemberChanged]:
-        """The changes of some kinds within a span."""
         return [
             each
             for each in self.changes[group]
@@ -150,7 +157,6 @@ class KnownTruth:
         return begun[at - 1].number if at else 0
 
     def numbers_about(self, group: str, time: float) -> set[int]:
-        """The generations within the tolerance of a time."""
         near = range(
             self.generation_at(group, time - self.tolerance_ms),
             self.generation_at(group, time + self.tolerance_ms) + 1,
@@ -169,6 +175,7 @@ class KnownTruth:
             group,
             (since - self.tolerance_ms, until + self.tolerance_ms),
             *("joined", "rejoined", "left", "expired", "returned", "replaced", "away"),
+            "forgotten",
         )
 
     def is_broker_restarted(self, broker: int, since: float, until: float) -> bool:
@@ -181,7 +188,6 @@ class KnownTruth:
         )
 
     def any_away(self, since: float, until: float) -> bool:
-        """Whether any broker was away at some time of a span."""
         brokers = {each.broker for each in self.away}
         return any(self.is_broker_restarted(each, since, until) for each in brokers)
 
@@ -191,6 +197,5 @@ class KnownTruth:
         until: float,
         holds: Callable[[TransactionMoved], bool],
     ) -> TransactionMoved | None:
-        """The last fact until a time for which a condition holds."""
         limit = until + self.tolerance_ms
         return next((e for e in reversed(of) if e.time <= limit and holds(e)), None)

@@ -27,8 +27,6 @@ PAUSE_S = 0.1
 
 
 class Application:
-    """State that signals change."""
-
     def __init__(self) -> None:
         self.is_over = self.is_hanging = False
         signal.signal(signal.SIGTERM, self._end)
@@ -42,20 +40,17 @@ class Application:
         say("hangs" if self.is_hanging else "goes on")
 
     def hang(self) -> None:
-        """Do nothing while it hangs."""
         while self.is_hanging and not self.is_over:
             time.sleep(PAUSE_S)
 
 
 def say(what: str, **more: Any) -> None:
-    """Print an event with its time."""
     document = {"what": what, "time": int(time.time() * 1000), **more}
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 
 
 def on_error(error: KafkaError) -> None:
-    """Print an error of the client as a whole."""
     say("error", error=error.name())
 
 

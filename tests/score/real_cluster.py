@@ -50,8 +50,6 @@ PATIENCE_S = 180
 
 
 class RealClient:
-    """A client process and what it has said."""
-
     def __init__(self, process: "subprocess.Popen[str]", name: str) -> None:
         self.name = name
         self.said: list[dict[str, Any]] = []
@@ -65,7 +63,6 @@ class RealClient:
             self.said.append(json.loads(line))
 
     def count(self, what: str) -> int:
-        """Number of events of a kind."""
         return sum(each["what"] == what for each in list(self.said))
 
     def await_(self, what: str, more: int = 1) -> None:
@@ -73,7 +70,6 @@ class RealClient:
         self.await_count(what, self.count(what) + more)
 
     def await_count(self, what: str, count: int) -> None:
-        """Wait until it has said something some times in all."""
         wait_until(
             lambda: self.count(what) >= count,
             f"{self.name}: {what} {count}: {self.said[-3:]}",
@@ -81,7 +77,6 @@ class RealClient:
         )
 
     def close(self) -> None:
-        """Close it as an application does, and wait."""
         self._process.send_signal(signal.SIGTERM)
         self._end()
 
@@ -90,7 +85,6 @@ class RealClient:
         self._end()
 
     def freeze(self, is_frozen: bool) -> None:
-        """Stop its process, or let it go on."""
         self._process.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
 
     def hang(self) -> None:
@@ -103,7 +97,6 @@ class RealClient:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process runs."""
         return self._process.poll() is None
 
     def _end(self) -> None:
@@ -156,7 +149,6 @@ class RealCluster:
         return client
 
     def topic(self, name: str, partitions: int = 2, replicas: int = 3, **config: str) -> None:
-        """Create a topic and wait for its leaders."""
         given = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replicas, config=given)
         self.admin.create_topics([new])[name].result(PATIENCE_S)
@@ -168,8 +160,6 @@ class RealCluster:
         return bool(parts) and all(p.leader > 0 and len(p.isrs) == replicas for p in parts)
 
     def await_in_sync(self) -> None:
-        """Wait until every replica is in sync."""
-
         def is_whole() -> bool:
             topics = self.admin.list_topics(timeout=PATIENCE_S).topics.values()
             return all(
@@ -181,7 +171,6 @@ class RealCluster:
     # Brokers
 
     def stop(self, broker: int) -> None:
-        """Shut a broker down."""
         self._note(broker, "stop-broker")
         self.nodes[broker].stop(timeout_s=60)
 
@@ -191,13 +180,11 @@ class RealCluster:
         wait_until(lambda: not self.nodes[broker].status().running, "it runs")
 
     def freeze(self, broker: int, is_frozen: bool) -> None:
-        """Stop the process of a broker, or let it go on."""
         self._note(broker, "freeze-broker" if is_frozen else "start-broker")
         process = psutil.Process(self.nodes[broker].status().pid)
         (process.suspend if is_frozen else process.resume)()
 
     def start(self, broker: int) -> None:
-        """Start a broker again, and wait until its replicas are in sync."""
         self.nodes[broker].start(SETTINGS, request_log=True)
         self._note(broker, "start-broker")
         self.await_in_sync()
@@ -209,7 +196,6 @@ class RealCluster:
     # Logs
 
     def sizes(self) -> dict[Path, int]:
-        """The present size of each broker's request log and log."""
         files = [f for node in self.nodes.values() for f in (node.request_log, node.log_file)]
         return {file: file.stat().st_size if file.exists() else 0 for file in files}
 

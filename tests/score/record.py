@@ -25,7 +25,6 @@ SETTLE_S = 4
 
 
 def record(cluster: RealCluster, name: str) -> None:
-    """Run a script and write its folder."""
     before, begin = cluster.sizes(), int(time.time() * 1000)
     cluster.facts.clear()
     clients = []
@@ -64,7 +63,6 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Record some accidents, or all, on one cluster."""
     with tempfile.TemporaryDirectory() as home, real_cluster(Path(home)) as cluster:
         for name in names or ACCIDENTS:
             started = time.monotonic()

@@ -16,11 +16,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
 from brokertwin.recordings.audit.one_pass import OnePass
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.audit.spool import Spool
-from brokertwin.recordings.formats.batches import BatchPartition, Headers
 from brokertwin.recordings.formats.growing import GrowingFiles
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import findings as f
@@ -56,8 +55,6 @@ class Reader(NamedTuple):
 
 
 class FalseStatement(NamedTuple):
-    """A false statement, and how to see it again."""
-
     seed: int | str
     reader: str
     damage: str
@@ -113,7 +110,6 @@ class Score(NamedTuple):
 
 
 def audit(lines: Lines, headers: Headers | None, _: random.Random) -> list[f.Finding]:
-    """What the machines of audit state about logs, some of which are rolled."""
     with tempfile.TemporaryDirectory() as folder:
         files = write_logs(lines, Path(folder), ROLLED_AFTER)
         history = read(files, FileReading(), headers).history
@@ -170,7 +166,6 @@ READERS: Mapping[str, Callable[[Lines, Headers | None, random.Random], list[f.Fi
 
 
 def headers_of(batches: Mapping[tuple[str, int], Mapping[int, Batch]]) -> Headers:
-    """The batch headers of a history's topics."""
     return {
         BatchPartition(*place): [by_offset[offset] for offset in sorted(by_offset)]
         for place, by_offset in batches.items()
@@ -221,12 +216,10 @@ def cases_of(seed: int) -> list[tuple[str, str]]:
 
 
 def score_of_seed(seed: int, cases: Sequence[tuple[str, str]] = ()) -> Score:
-    """Run a history and score it."""
     return score_of(run_history(draw_history(seed)), seed, cases or cases_of(seed))
 
 
 def all_cases(seed: int) -> Score:
-    """The same with every reader and every damage."""
     return score_of_seed(seed, [(reader, damage) for reader in READERS for damage in DAMAGES])
 
 
@@ -285,12 +278,10 @@ def table(score: Score) -> Iterator[str]:
 
 
 def all_cases_of_golden(name: str) -> Score:
-    """A recorded accident with every reader and every damage."""
     return score_of_golden(name, [(reader, damage) for reader in READERS for damage in DAMAGES])
 
 
 def shown(score: Score, most: int | None) -> Iterator[str]:
-    """The table, then false and missing statements."""
     yield from table(score)
     yield from (f"FALSE: {each}" for each in score.false[:most])
     yield from (f"MISSING: {name}: {wanted}" for name, wanted in score.absent[:most])

@@ -77,7 +77,6 @@ def test_no_warning_about_a_recorded_accident_is_false(name: str) -> None:
 
 
 def _concrete(base: type) -> set[type]:
-    """The classes below a class that have no class below themselves."""
     below = {each for child in base.__subclasses__() for each in _concrete(child)}
     return below or {base}
 

@@ -70,7 +70,6 @@ class AuditedGroup:
         self.groups.committed(f"write-{offset}", end, response)
 
     def end(self, now: int, *, is_committed: bool = True) -> None:
-        """End the transaction `t`."""
         body = EndTxnRequest(
             transactional_id="t", producer_id=7, producer_epoch=0, committed=is_committed
         )
@@ -78,7 +77,6 @@ class AuditedGroup:
         self.groups.ended("end", now, {"errorCode": Error.NONE})
 
     def sync(self, generation: int) -> None:
-        """Respond to a member of a classic group with an empty assignment."""
         assignment = base64.b64encode(encode_assignment([])).decode()
         body = SyncGroupRequest(group_id="billing", generation_id=generation, member_id="first")
         self.groups.classic(body, {"errorCode": 0, "assignment": assignment})

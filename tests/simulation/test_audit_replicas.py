@@ -53,7 +53,6 @@ class AuditedCluster:
         self.leader = metadata["topics"][0]["partitions"][0]["leaderId"]
 
     def cut_off(self, count: int) -> None:
-        """Isolate followers."""
         for broker in [each for each in (1, 2, 3) if each != self.leader][:count]:
             self.cluster.intervene(Kind.ISOLATE_BROKER, broker)
 

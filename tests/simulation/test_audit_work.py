@@ -13,8 +13,6 @@ BEGINS = "second begins sink-0 of connect; first runs it, and was heard of"
 
 
 class AuditedWorkers:
-    """Two workers of a group in sequence."""
-
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.work = Work(self.violations.append, SESSION_MS)

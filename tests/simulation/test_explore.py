@@ -244,7 +244,6 @@ class NoDuplicate(Invariant):
     """No record is in the log twice, also not without idempotence."""
 
     def check(self, _ghost: Any, view: Any) -> str | None:
-        """Compare names."""
         names = [each.locator for each in view.batches(1, "orders", 0)]
         return "a record is there twice" if len(set(names)) < len(names) else None
 
@@ -281,7 +280,6 @@ def test_two_clients_with_one_name_are_refused() -> None:
 
 
 def story_of(name: str) -> Any:
-    """Search a model and tell its counterexample."""
     model = built_in()[name]
     result = search(model)
     return told(model, result.path, result.violation)

@@ -32,7 +32,6 @@ def delivers_once_more(record: InFlightState, state: RecordState, limit: int) ->
 
 
 def archives_released(record: InFlightState, state: RecordState, limit: int) -> None:
-    """Archive a record that was released."""
     _transition(record, RecordState.ARCHIVED if state == RecordState.AVAILABLE else state, limit)
 
 

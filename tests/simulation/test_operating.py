@@ -15,8 +15,6 @@ SEED = next(seed for seed in range(99) if draw(seed).brokers == 3)
 
 
 class RecordingCluster(SimulatedCluster):
-    """A cluster that records requests."""
-
     def __init__(self, plan: RunPlan) -> None:
         super().__init__(plan, VirtualClock())
         self.requests: list[dict[str, Any]] = []

@@ -23,7 +23,6 @@ HOUR_MS = 3_600_000
 
 
 def names(directory: Path) -> list[int]:
-    """Batches of the existing snapshots."""
     return [found.batch for found in snapshot_store.list_all(directory)]
 
 

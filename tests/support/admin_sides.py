@@ -27,8 +27,6 @@ LOG_DIR = re.compile(r"^/.*/data$")
 
 
 class Call(NamedTuple):
-    """A method of an admin client with its arguments and its subject."""
-
     method: str
     about: str
     arguments: tuple[Any, ...]
@@ -36,7 +34,6 @@ class Call(NamedTuple):
 
 
 def call(method: str, about: str, *arguments: Any, **named: Any) -> Call:
-    """A call, as it is written."""
     return Call(method, about, arguments, named)
 
 
@@ -87,7 +84,6 @@ def _copied(argument: Any) -> Any:
 
 
 def response_to(admin: Any, step: Call) -> Any:
-    """Return the result of a call, or the exception that it raises."""
     try:
         arguments = map(_copied, step.arguments)
         return plain(getattr(admin, step.method)(*arguments, **step.named))
@@ -106,7 +102,6 @@ class Found(NamedTuple):
 def call_all(
     admins: Sequence[Any], bootstraps: Sequence[str], steps: Sequence[Call | Act]
 ) -> Iterator[Found]:
-    """Make the calls on both sides, the real one first."""
     real, ours = admins
     return _call(lambda _, step: response_to(real, step), ours, bootstraps, steps)
 

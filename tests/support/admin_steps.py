@@ -24,8 +24,6 @@ GROUPS = ("g", "c")
 
 
 def with_records(topic: str) -> Act:
-    """Somebody has written to the first partition of a topic, one record after the other."""
-
     def write(bootstrap: str) -> None:
         with client_at(bootstrap) as client:
             for _ in range(RECORDS):
@@ -70,7 +68,6 @@ def begin_transaction(bootstrap: str) -> None:
 
 
 def commit_transaction(bootstrap: str) -> None:
-    """It ends."""
     OPEN.pop(bootstrap).commit_transaction()
 
 

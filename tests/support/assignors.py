@@ -81,7 +81,6 @@ def _drawn_subscription(
 
 
 def request_line(given: Input) -> str:
-    """Return all that an assignment depends on."""
     members = {
         member: [encode_subscription(subscription).hex(), subscription.group_instance_id]
         for member, subscription in given.members.items()

@@ -29,15 +29,12 @@ READING = {"kroxylicious": FileReading(broker=1)}
 
 
 class Audited(NamedTuple):
-    """A recording and its findings."""
-
     history: History
     findings: list[AuditFinding]
 
 
 @cache
 def whole(name: str) -> Audited:
-    """All of a recording."""
     return _audited(RECORDINGS[name], name)
 
 
@@ -57,19 +54,16 @@ class Unfolded:
 
 @cache
 def unfolded(name: str) -> list[AuditFinding]:
-    """The findings of a recording without incidents."""
     return findings(Unfolded(whole(name).history))
 
 
 @cache
 def exchanges(name: str) -> list[Exchange]:
-    """The exchanges of a recording."""
     return recording.read(RECORDINGS[name], READING.get(name, FileReading())).exchanges
 
 
 @cache
 def lines(path: Path) -> list[bytes]:
-    """The lines of a compressed file."""
     return gzip.decompress(path.read_bytes()).splitlines(keepends=True)
 
 

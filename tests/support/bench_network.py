@@ -106,19 +106,15 @@ class BenchNetwork:
 
     @property
     def nodes(self) -> list[int]:
-        """The nodes with a connection."""
         return sorted(self._connections)
 
     def broker_of(self, node: int) -> int:
-        """Whom a connection leads to."""
         return self._brokers[node]
 
     def connection(self, node: int) -> str:
-        """The name of a connection, as its broker knows it."""
         return self._connections[node]
 
     def cut(self, node: int) -> None:
-        """A connection is closed from outside."""
         if self._drop(node):
             self._events.append(Disconnected(node))
 

@@ -63,7 +63,6 @@ class Cells:
         self._offset = 0
 
     def handle(self, document: bytes) -> None:
-        """One event, and all that follows from it in any cell."""
         event = decode_event(document)
         broker = event.broker if isinstance(event, Event) else -1
         self.deliver([(self._cell_of(broker), document)])
@@ -71,7 +70,6 @@ class Cells:
             hold(cell)
 
     def tick(self, time: int) -> None:
-        """Lets every cell know the time, one after the other."""
         tick = {"id": f"tick-{time}", "cluster": self.settings.cluster, "kind": "tick"}
         for name in self.cells:
             self.deliver([(name, msgspec.json.encode({**tick, "time": time}))])
@@ -127,7 +125,6 @@ class Cells:
         return None
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """The dead letters of all cells, decoded."""
         letters = [row for row in self.out if row.topic == outputs.DEAD_LETTERS]
         return [msgspec.json.decode(row.value or b"") for row in letters]
 
@@ -155,7 +152,6 @@ class Cells:
 
 
 def kind_of(row: Row) -> str:
-    """The kind of the event in a row."""
     return str(msgspec.json.decode(row[1]).get("kind", "request"))
 
 
@@ -207,7 +203,6 @@ def stories() -> Iterator[Story]:
 
 
 def moves_a_leader(document: bytes) -> bool:
-    """Whether an event moves a leader."""
     return kind_of(("", document)) == Kind.MOVE_LEADER
 
 

@@ -28,7 +28,6 @@ class Identity:
 
 
 def hidden(identity: Identity, password: str) -> str:
-    """A private key, encrypted."""
     key = serialization.load_pem_private_key(identity.key.encode(), None)
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     encryption = serialization.BestAvailableEncryption(password.encode())
@@ -58,7 +57,6 @@ class Authority:
 
     @property
     def certificate(self) -> str:
-        """The authority's own certificate, for trust stores."""
         return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def issue(

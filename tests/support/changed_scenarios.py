@@ -207,8 +207,6 @@ NUMBER = re.compile(r"\d+")
 
 
 class ChangingPlayer(SkippingPlayer):
-    """Plays a changed scenario."""
-
     changes: Changes
     met: Counter[str]
 

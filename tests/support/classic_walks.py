@@ -78,7 +78,6 @@ class ClassicWalk(Walk):
         return place, kind(place)
 
     def observe_at(self, place: str, step: Step, response: Body) -> None:
-        """Learn from a response to a place."""
         if step.api == "JOIN_GROUP":
             self._joined(place, step.body, response)
         elif step.api == "LEAVE_GROUP":

@@ -52,13 +52,11 @@ class Commands:
         return process
 
     def call(self, *arguments: str, text: str = "", **environment: str) -> tuple[int, str, str]:
-        """Exit code, output and errors of a command."""
         process = self.start(*arguments, **environment)
         out, errors = process.communicate(text, timeout=WAIT_S)
         return process.returncode, out, errors
 
     def close(self) -> None:
-        """Kill what still runs."""
         for process in self.running:
             kill_tree(process)
 
@@ -76,7 +74,6 @@ class Commands:
 
 
 def lines_of(out: str) -> list[dict[str, Any]]:
-    """The documents that a command prints, a line for each."""
     return [json.loads(line) for line in out.splitlines()]
 
 

@@ -91,7 +91,6 @@ def without_edge(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def assert_same(both: Both, *resources: tuple[int, str], **options: Any) -> list[dict[str, Any]]:
-    """Both describe resources alike."""
     expected, found = (describe(one, *resources, **options) for one in both)
     assert len(found) == len(expected)
     for result, real in zip(found, expected, strict=True):

@@ -11,7 +11,6 @@ from tests.support.patience import PATIENCE_S
 
 
 def properties(path: Path, values: Mapping[str, object]) -> Path:
-    """A file of properties."""
     path.write_text(dump({name: str(value) for name, value in values.items()}))
     return path
 
@@ -53,7 +52,6 @@ class Files:
         self.grow(0)
 
     def grow(self, lines: int) -> None:
-        """So many lines more."""
         with self.source.open("a") as file:
             file.writelines(f"line {self.lines + at}\n" for at in range(lines))
         self.lines += lines
@@ -63,11 +61,9 @@ class Files:
         return sorted(f"line {at}" for at in range(self.lines))
 
     def copied(self) -> list[str]:
-        """The lines of the copy."""
         return sorted(self.copy.read_text().splitlines()) if self.copy.exists() else []
 
     def is_whole(self) -> bool:
-        """Whether each line has been copied, if some more than once."""
         return set(self.copied()) == set(self.expected)
 
     def words(self, *more: object) -> list[object]:

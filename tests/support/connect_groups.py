@@ -78,7 +78,6 @@ class Workers:
         }
 
     def assign(self, request: dict[str, Any]) -> dict[str, bytes]:
-        """What our leader assigns."""
         return self.leader.assign(
             self.now,
             self.protocol,

@@ -40,8 +40,6 @@ class CrashingStore(TopicStore):
 
 
 class Copy:
-    """A file and a topic, and the tasks that copy the one into the other."""
-
     def __init__(self, bootstrap: str, directory: Path, topic: str) -> None:
         self.bootstrap = bootstrap
         self.file = directory / "in.txt"
@@ -58,7 +56,6 @@ class Copy:
         self.file.touch()
 
     def grow(self, lines: int) -> None:
-        """So many lines more."""
         with self.file.open("a") as file:
             for _ in range(lines):
                 file.write(f"line {self._lines}\n")
@@ -69,13 +66,11 @@ class Copy:
         return [f"line {number}" for number in range(self._lines)]
 
     def found(self, *, is_committed: bool) -> list[str]:
-        """The lines of the topic."""
         [topic] = self.stream.topics
         read = read_whole(self.bootstrap, topic, is_committed=is_committed)
         return [(message.value or b"").decode() for message in read]
 
     def position(self, *, is_committed: bool) -> int:
-        """The last one that is stored."""
         key, _ = offset_record(self.stream, 0)
         read = read_whole(self.bootstrap, self.offsets, is_committed=is_committed)
         return position_of(next((m.value for m in reversed(list(read)) if m.key == key), None))
@@ -98,12 +93,10 @@ class Copy:
         moved: Callable[[int], None] = lambda _: None,
         is_current: Callable[[], bool] = lambda: True,
     ) -> None:
-        """A task with exactly-once."""
         store = CrashingStore(self.bootstrap, self.offsets, crash_at, before=before, exact=True)
         name = self.stream.name
         run_exactly_once(self.bootstrap, self.stream, store, name, is_over, moved, is_current)
 
     def run_plain(self, is_over: Callable[[], bool], *, crash_at: int | None = None) -> None:
-        """A task without."""
         store = CrashingStore(self.bootstrap, self.offsets, crash_at, before=True, exact=False)
         run_source(self.bootstrap, self.stream, store, 1, is_over, lambda _: None)

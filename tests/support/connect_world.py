@@ -79,7 +79,6 @@ class Worker:
         self._seen = 0
 
     def turn(self) -> None:
-        """The config offset it has read and the state of its herder."""
         read = self._play.world.read[self.client][self._seen :]
         self._seen += len(read)
         for _, offset, record_id in read:
@@ -102,7 +101,6 @@ class Worker:
 
     @property
     def running(self) -> set[ConnectTaskId]:
-        """Connectors and tasks that it runs."""
         return set(self.herder.running)
 
 
@@ -129,7 +127,6 @@ class ConnectWorld:
         return self.world.now
 
     def submit(self, name: str, tasks: int) -> None:
-        """A sink with this number of tasks."""
         self.wanted[name] = tasks
         config = {
             "name": name,

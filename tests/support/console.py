@@ -52,7 +52,6 @@ def called(
 def brokertwin(
     *words: object, cwd: Path | None = None, text: str = "", **environment: object
 ) -> "subprocess.CompletedProcess[str]":
-    """The same, of text."""
     done = called(*words, cwd=cwd, given=text.encode(), **environment)
     output = (done.stdout.decode(), done.stderr.decode())
     return subprocess.CompletedProcess(done.args, done.returncode, *output)

@@ -31,7 +31,6 @@ class ConsumerBench(Bench):
         return self.request("CONSUMER_GROUP_HEARTBEAT", version, body, **event)
 
     def join(self, member: str, *topics: str, **fields: Any) -> Any:
-        """The response to a join."""
         given = {
             "rebalanceTimeoutMs": TIMEOUT_MS,
             "subscribedTopicNames": list(topics or ("foo",)),
@@ -40,7 +39,6 @@ class ConsumerBench(Bench):
         return self.beat(member, 0, **{**given, **fields})
 
     def places(self, owned: dict[str, list[int]]) -> list[dict[str, Any]]:
-        """Partitions by topic name, as requests have them."""
         return [{"topicId": self.ids[name], "partitions": owned[name]} for name in owned]
 
     def reported(self, response: Any) -> dict[str, list[int]] | None:
@@ -54,17 +52,14 @@ class ConsumerBench(Bench):
         }
 
     def group(self) -> ConsumerGroup:
-        """The group as the coordinator knows it."""
         found = groups.find(self.cell.tables.of(1), GROUP)
         assert isinstance(found, ConsumerGroup)
         return found
 
     def state(self) -> str:
-        """The group's state, as ConsumerGroupDescribe has it."""
         return str(self.describe()["groupState"])
 
     def describe(self, version: int = 1) -> Any:
-        """The group, as ConsumerGroupDescribe has it."""
         request = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
         return self.request("CONSUMER_GROUP_DESCRIBE", version, request)["groups"][0]
 
@@ -119,12 +114,10 @@ class Consumer:
         return 0
 
     def leave(self) -> None:
-        """Leaves for good."""
         self._bench.beat(self.member, -1)
         self.epoch, self.owned = 0, {}
 
     def places(self) -> set[tuple[str, int]]:
-        """Owned partitions as topic name and partition."""
         return {(name, partition) for name, parts in self.owned.items() for partition in parts}
 
 

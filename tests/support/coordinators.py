@@ -43,7 +43,6 @@ class Coordinators:
         self._count = 0
 
     def partition(self, kind: int) -> tuple[str, int, Partition]:
-        """The partition of the group, or of the transactional id, as the controller has it."""
         topic = image.topic_by_name(self.bench.cell.tables.of(CONTROLLER), _TOPICS[kind])
         assert topic is not None
         number = partition_for(NAMES[kind], len(topic.partitions))
@@ -54,7 +53,6 @@ class Coordinators:
         return self.partition(kind)[2].leader
 
     def log(self, kind: int, broker: int) -> Log:
-        """The log of that partition on a broker."""
         topic_id, number, _ = self.partition(kind)
         log = self.bench.cell.tables.logs.get(log_key(broker, topic_id, number), Log)
         assert log is not None, broker
@@ -65,7 +63,6 @@ class Coordinators:
         return network.is_stopped(self.bench.cell.tables.cluster, broker)
 
     def is_reached(self, broker: int) -> bool:
-        """Whether a broker is there, and hears of the controller."""
         is_severed = network.is_severed(self.bench.cell.tables.cluster, broker)
         return broker >= 0 and not self.is_stopped(broker) and not is_severed
 
@@ -111,7 +108,6 @@ class Coordinators:
         return offset
 
     def init(self) -> dict[str, Any] | None:
-        """The response to InitProducerId of the transactional id."""
         body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
         response = self.send("INIT_PRODUCER_ID", 4, body, self.coordinator(TRANSACTIONS))
         found: dict[str, Any] | None = self.response(response)
@@ -141,7 +137,6 @@ class Coordinators:
         return self.send("END_TXN", 4, body, self.coordinator(TRANSACTIONS))
 
     def state(self) -> str:
-        """The state of the transactional id."""
         body = {"transactionalIds": ["t"]}
         broker = self.coordinator(TRANSACTIONS)
         response = self.response(self.send("DESCRIBE_TRANSACTIONS", 0, body, broker))
@@ -149,7 +144,6 @@ class Coordinators:
 
 
 def error_of_commit(response: Any) -> int | None:
-    """The error of the only partition in a response to a commit."""
     if response is None:
         return None
     return int(response["topics"][0]["partitions"][0]["errorCode"])

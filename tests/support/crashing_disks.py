@@ -117,7 +117,6 @@ class CrashingDisk(Disk):
 
 
 def _files_in(directory: Path) -> dict[str, int]:
-    """The files of a directory, by name, and their inodes."""
     return {each.name: each.stat().st_ino for each in directory.iterdir() if each.is_file()}
 
 

@@ -13,7 +13,6 @@ Responses = list[tuple[str, Any]]
 
 
 def errors(response: Any) -> set[int]:
-    """All errors of a response."""
     if isinstance(response, list):
         return set().union(*map(errors, response))
     if not isinstance(response, dict):
@@ -37,7 +36,6 @@ class Requests:
         self.groups = []
 
     def call(self, what: str, api: str, version: int, body: Body) -> Body:
-        """Notes a response, and gives it back."""
         response = self.quietly(api, version, body)
         self.note(f"{what}: {api}", response)
         return response
@@ -53,12 +51,10 @@ class Requests:
         return self.side.shown(Step(api, version, body), response, self.groups)
 
     def find(self, key: str, key_type: int) -> None:
-        """A key has its coordinator."""
         request = {"keyType": key_type, "coordinatorKeys": [key]}
         wait_until(lambda: not errors(self.quietly("FIND_COORDINATOR", 6, request)))
 
     def topic_of(self, name: str) -> tuple[str, str]:
-        """What Metadata says of an internal topic, and its id."""
         request = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
         (topic,) = self.quietly("METADATA", 12, request)["topics"]
         topic_id = topic.pop("topicId")
@@ -66,7 +62,6 @@ class Requests:
         return name, topic_id
 
     def delete(self, name: str, requested: Callable[[], Body]) -> None:
-        """Repeat a request until it returns that no coordinator is available."""
         former = self.topic_of(name)
         self.call("deletion", "DELETE_TOPICS", 5, {"topicNames": [name], "timeoutMs": 30_000})
         wait_until(lambda: NOT_COORDINATOR in errors(requested()))
@@ -74,7 +69,6 @@ class Requests:
         self.side.settle()
 
     def again(self, name: str, key: str, key_type: int, requested: Callable[[], Body]) -> None:
-        """Look up a coordinator, which creates the topic again."""
         self.call("is gone", "FIND_COORDINATOR", 3, {"key": key, "keyType": key_type})
         self.find(key, key_type)
         wait_until(lambda: not {14, 15, 16} & errors(requested()))

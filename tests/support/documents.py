@@ -39,7 +39,6 @@ class Command(NamedTuple):
 
 
 def name_of(page: Path) -> str:
-    """A page's name in the repository."""
     return str(page.relative_to(ROOT))
 
 

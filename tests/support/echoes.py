@@ -65,5 +65,4 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """A frame with its size."""
     return _SIZE.pack(len(data)) + data

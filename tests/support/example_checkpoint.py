@@ -41,15 +41,12 @@ SNAPSHOTS = {
 
 
 class RecordingBench(Bench):
-    """A cell that keeps its events."""
-
     def __init__(self, cluster: str) -> None:
         super().__init__()
         self._cluster = cluster
         self.events: list[bytes] = []
 
     def handle(self, event: dict[str, Any] | bytes) -> Any:
-        """Keep an event as one of the cluster, and handle it."""
         assert isinstance(event, dict)
         identity = {"id": f"{self._cluster}-{event['id']}", "cluster": self._cluster}
         self.events.append(msgspec.json.encode({**event, **identity}))
@@ -90,7 +87,6 @@ def quiet() -> RecordingBench:
 
 
 def busy() -> Iterator[bytes]:
-    """Events of the cluster that goes on."""
     bench = RecordingBench(BUSY)
     bench.topic("lines")
     for number in range(20):
@@ -110,7 +106,6 @@ def early_snapshots() -> Iterator[None]:
 
 
 def write(place: Path) -> None:
-    """Write the checkpoint of two runs of a job."""
     with tempfile.TemporaryDirectory() as directory, early_snapshots():
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:

@@ -68,7 +68,6 @@ def in_partitions(topic: str, lines: Iterable[TopicLine], partitions: int) -> li
 
 
 def send(client: ClientProperties, topic: str, lines: Iterable[TopicLine], partitions: int) -> None:
-    """Write rows to a topic, with the cluster in a header."""
     admin = topics.admin_client(client)
     topics.create(admin, {topic: TopicSpec(topic, partitions)})
     topics.topic_id(admin, topic)
@@ -103,7 +102,6 @@ class LiveExample:
         )
 
     def write(self, lines: Iterable[TopicLine]) -> None:
-        """Write rows to the topic of exchanges."""
         send(self.client, SOURCE, lines, 1)
 
     def run(self, spark: "SparkSession") -> None:

@@ -47,8 +47,6 @@ class Fault(NamedTuple):
 
 
 def on_response(change: Callable[[Any], None]) -> Plant:
-    """Changes every response, in place."""
-
     def change_response(decision: Decision) -> Decision:
         if decision.response is not None:
             change(decision.response)
@@ -58,8 +56,6 @@ def on_response(change: Callable[[Any], None]) -> Plant:
 
 
 def decided(change: Callable[[Decision], Decision]) -> Plant:
-    """Change the decision on a request, at once or after a wait."""
-
     def plant(api: Api) -> Api:
         complete, resume = api.complete, api.resume
         return msgspec.structs.replace(
@@ -73,8 +69,6 @@ def decided(change: Callable[[Decision], Decision]) -> Plant:
 
 
 def on_request(change: Callable[[Any], None]) -> Plant:
-    """Changes every request, in place, before it is handled."""
-
     def plant(api: Api) -> Api:
         def handle(machine: Any, request: Any) -> Decision:
             change(request.body)
@@ -87,7 +81,6 @@ def on_request(change: Callable[[Any], None]) -> Plant:
 
 @contextmanager
 def planted(plants: Mapping[str, Plant]) -> Iterator[None]:
-    """The machine with these faults."""
     real = dict(BUILT)
     keys = {api.name: key for key, api in BUILT.items()}
     try:
@@ -100,7 +93,6 @@ def planted(plants: Mapping[str, Plant]) -> Iterator[None]:
 
 @cache
 def recorded(capture: str) -> Recording:
-    """A capture."""
     return read([CAPTURES / f"{capture}.jsonl.gz"])
 
 

@@ -67,7 +67,6 @@ class Clients:
             thread.join(PATIENCE_S)
 
     def await_more(self, count: int = 30) -> None:
-        """Wait until each client has done some more."""
         enough = {kind: done + count for kind, done in self._done.items()}
         wait_until(
             lambda: self._failures or all(self._done[kind] >= n for kind, n in enough.items()),
@@ -161,7 +160,6 @@ class FencedCluster:
 
     @property
     def logs(self) -> list[Path]:
-        """The brokers' request logs."""
         return [node.request_log for node in self._nodes.values()]
 
     def fence(self, broker: int) -> None:
@@ -182,13 +180,10 @@ class FencedCluster:
         self._await(lambda each: len(each.isrs) == BROKERS)
 
     def elect(self) -> None:
-        """Elect the preferred leaders."""
         self._admin.elect_leaders(ElectionType.PREFERRED).result(PATIENCE_S)
         self._await(lambda each: each.leader == each.replicas[0])
 
     def _await(self, holds: Callable[[PartitionMetadata], bool]) -> None:
-        """Wait until each partition has a property, and the clients have done more."""
-
         def partitions() -> Iterator[PartitionMetadata]:
             for topic in self._admin.list_topics(timeout=PATIENCE_S).topics.values():
                 yield from topic.partitions.values()

@@ -41,7 +41,6 @@ class FetchClient:
         self.last: FetchRequestData | None = None
 
     def next_request(self) -> tuple[dict[str, Any], int]:
-        """Return the request that the handler builds for the partitions, and its version."""
         builder = self.handler.builder()
         for partition, data in self.wanted.items():
             builder.add(partition, data)
@@ -70,12 +69,10 @@ class FetchClient:
         return verdict
 
     def move(self, partition: TopicPartition, offset: int) -> None:
-        """Wants the partition from `offset` on."""
         data = self.wanted[partition]
         self.wanted[partition] = msgspec.structs.replace(data, fetch_offset=offset)
 
     def exchange(self, **event: Any) -> ResponseCheck:
-        """One request and its response, nothing lost."""
         body, version = self.next_request()
         response = self.bench.request("FETCH", version, body, **event)
         assert response is not None, "the request waits"
@@ -83,7 +80,6 @@ class FetchClient:
 
 
 def cache(bench: Bench) -> SessionCache:
-    """The first broker's session cache, as it is now."""
     settings = bench.settings.broker_settings
     layout = ShardLayout.of(settings)
     table = bench.cell.tables.fetch_sessions
@@ -91,7 +87,6 @@ def cache(bench: Bench) -> SessionCache:
 
 
 def session(bench: Bench, session_id: int) -> FetchSession:
-    """An existing session."""
     found = cache(bench).session(session_id)
     assert found is not None, session_id
     return found

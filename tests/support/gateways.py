@@ -42,16 +42,13 @@ class Running(NamedTuple):
 
     @property
     def bootstrap(self) -> str:
-        """Address of the first broker."""
         address = self.addresses[1]
         return f"{address.host}:{address.port}"
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the gateway's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT_S)
 
     def client(self, broker: int = 1, timeout_s: float = TIMEOUT_S) -> "Client":
-        """A raw connection to a broker."""
         return Client(self.addresses[broker], timeout_s)
 
 
@@ -129,11 +126,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Leave."""
         self._socket.close()
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request and return the body of its response."""
         correlation_id = self.send(api, version, body)
         found, response = decode_response(KEYS[api], version, self.receive())
         assert found == correlation_id
@@ -152,15 +147,12 @@ class Client:
         return self._count
 
     def send_frame(self, frame: bytes) -> None:
-        """Send a frame."""
         self.send_bytes(_SIZE.pack(len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send any bytes."""
         self._socket.sendall(data)
 
     def is_silent(self, for_s: float) -> bool:
-        """Whether nothing comes in this time."""
         return not self._is_ready(for_s * 1000)
 
     def receive(self) -> bytes:
@@ -176,7 +168,6 @@ class Client:
             return True
 
     def has_something(self) -> bool:
-        """Whether there is something to read by now, be it the end."""
         return self._is_ready(0)
 
     def _is_ready(self, within_ms: float) -> bool:
@@ -207,7 +198,6 @@ class Client:
         return str(response["topics"][0]["topicId"])
 
     def producer_id(self) -> int:
-        """A new id of an idempotent producer."""
         body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
         response = self.call("INIT_PRODUCER_ID", 4, body)
         if response["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS:  # the broker gets its block
@@ -256,7 +246,6 @@ def client_at(bootstrap: str) -> Client:
 def produce_body(
     topic: str, records: bytes | None, partition: int = 0, acks: int = -1
 ) -> dict[str, Any]:
-    """The body of a Produce request with one record set."""
     data = {"index": partition, "records": records}
     topics = [{"name": topic, "partitionData": [data]}]
     return {"acks": acks, "timeoutMs": 30000, "topicData": topics}

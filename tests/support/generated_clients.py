@@ -46,8 +46,6 @@ class Choice:
 
 
 class Member(msgspec.Struct):
-    """State of a member of a group."""
-
     group: str
     member_id: str
     instance: str | None
@@ -68,8 +66,6 @@ class Consumer(msgspec.Struct):
 
 
 class Holder(msgspec.Struct):
-    """A producer id and epoch, and the transactional id that they are of."""
-
     transactional_id: str | None
     producer_id: int
     epoch: int
@@ -143,11 +139,9 @@ class Clients:
     # Look-ups
 
     def topic(self, name: str) -> image.Topic | None:
-        """Return a topic that every client knows."""
         return image.topic_by_name(self.cell.tables.of(CONTROLLER), name)
 
     def topic_id(self, name: str) -> str:
-        """Return the id of a topic, or an unknown one."""
         topic = self.topic(name)
         if topic is not None:
             return topic.topic_id
@@ -162,7 +156,6 @@ class Clients:
         return leader if leader >= 0 else self.brokers[0]
 
     def coordinator(self, name: str, is_transactional: bool = False) -> int:
-        """Who coordinates a group or a transactional id."""
         internal = TRANSACTION_TOPIC if is_transactional else GROUP_TOPIC
         topic = self.topic(internal)
         if topic is None:

@@ -21,7 +21,6 @@ REGEXES = ["o.*", "o.*|payments", "absent", "", "("]
 
 
 def topics(t: RequestGenerator) -> list[str]:
-    """Return the subscription of a member."""
     return t.choice.of([["orders"], ["orders", "payments"], ["payments"], ["absent"], []])
 
 
@@ -102,7 +101,6 @@ def consume(t: RequestGenerator) -> None:
 
 
 def commit(t: RequestGenerator, member: Consumer) -> None:
-    """A member of a consumer or streams group commits an offset."""
     name = t.choice.of(TOPICS)
     offset = {"partitionIndex": t.choice.below(3), "committedOffset": t.choice.below(13)}
     body = {

@@ -13,7 +13,6 @@ from tests.support.request_generator import RequestGenerator
 
 
 def elect(t: RequestGenerator) -> None:
-    """Elects a leader, or all of them."""
     name, partition = t.place()
     requests = [{"topic": t.choice.of([name, name, GROUP_TOPIC]), "partitions": [partition]}]
     body = {"electionType": t.choice.of([0, 0, 1, 7]), "timeoutMs": t.choice.of([1000, 1000, 0])}

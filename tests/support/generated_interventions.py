@@ -14,7 +14,6 @@ GROWN = 8
 
 
 def pass_time(t: RequestGenerator) -> None:
-    """Time goes on, a second or so at a time."""
     t.clients.now += t.choice.of([100, 1000, 3000, 10_000])
     t.clients.intervene("tick")
     clean_a_log(t)

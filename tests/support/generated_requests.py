@@ -214,7 +214,6 @@ GROUPS_SETTINGS = [
 
 
 def administer(t: RequestGenerator) -> None:
-    """Settings, quotas, ACLs."""
     key = t.choice.of([44, 33, 49, 30, 31, 44, 49])
     name, value = t.choice.of(
         [
@@ -344,7 +343,6 @@ def live_in_group(t: RequestGenerator) -> None:
 
 
 def commit(t: RequestGenerator) -> None:
-    """An offset of a member, or of a group without any."""
     name, partition = t.place()
     member = t.member()
     if t.choice.one_in(3):
@@ -370,7 +368,6 @@ def commit(t: RequestGenerator) -> None:
 
 
 def take_producer_id(t: RequestGenerator, name: str | None = None) -> None:
-    """A producer id, or the next epoch of a transactional id."""
     if t.clients.topic(TRANSACTION_TOPIC) is None and not t.choice.one_in(4):
         find_coordinators(t)
     held = Holder(name or t.choice.of(["t", "t", None, "a/b", ""]), -1, -1)
@@ -389,7 +386,6 @@ def take_producer_id(t: RequestGenerator, name: str | None = None) -> None:
 
 
 def add_to_transaction(t: RequestGenerator, holder: Holder | None = None) -> None:
-    """Partitions and groups that join a transaction."""
     if holder is None and not t.clients.holders:
         take_producer_id(t, "t")
         return
@@ -434,7 +430,6 @@ def end_transaction(t: RequestGenerator) -> None:
 
 
 def commit_in_transaction(t: RequestGenerator) -> None:
-    """Offsets of a group that a transaction is to commit."""
     holder, member = t.holder(is_transactional=True), t.member()
     if t.choice.below(2):
         member = Member(member.group, "", None)
@@ -500,7 +495,6 @@ def create_topic(t: RequestGenerator) -> None:
 
 
 def find_coordinators(t: RequestGenerator) -> None:
-    """The internal topics come into being."""
     for kind, name in ((0, "g"), (1, "t")):
         t.clients.send(10, 4, t.clients.brokers[0], {"keyType": kind, "coordinatorKeys": [name]})
 

@@ -16,7 +16,6 @@ from tests.support.request_generator import CONSUMER_GROUP, GROUPS, SHARE_GROUP
 
 
 def join(t: RequestGenerator) -> None:
-    """Somebody joins a share group, or a group of another kind."""
     group = t.choice.of([SHARE_GROUP] * 5 + [CONSUMER_GROUP, *GROUPS])
     member = t.choice.of(["s1", "s2", "s3", "s4"])
     _beat(t, Consumer(group, member, None), subscribedTopicNames=topics(t))
@@ -108,7 +107,6 @@ def consume(t: RequestGenerator) -> None:
 
 
 def lose_connection(t: RequestGenerator) -> None:
-    """A member's connection to a leader ends, and its session there."""
     session = t.choice.of(sorted(t.clients.share_epochs) or [(t.any_broker(), "s1")])
     t.clients.intervene("disconnect", broker=session[0], connection=session[1])
     t.clients.share_epochs.pop(session, None)

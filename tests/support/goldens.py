@@ -68,7 +68,6 @@ class GoldenError(AssertionError):
 
 
 def path_of(name: str) -> Path:
-    """Return the file of a golden."""
     return GOLDENS / f"{name}.json.gz"
 
 
@@ -90,8 +89,6 @@ class TapedConnection(Client):
         self._sent: list[Any] = []
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> Any:
-        """Send a request and return the response's body."""
-
         def send() -> Any:
             assert self._live is not None
             return self._live.call(api, version, body or {})
@@ -116,11 +113,9 @@ class TapedConnection(Client):
         return 0
 
     def receive(self) -> bytes:
-        """Receive the frame of the response to the last request."""
         return self._track.response(["receive", *self._sent], lambda: self._raw().receive())
 
     def is_silent(self, for_s: float) -> bool:
-        """Return whether no response comes in this time."""
         requests = ["is silent", for_s, *self._sent]
         return self._track.response(requests, lambda: self._raw().is_silent(for_s))
 
@@ -128,7 +123,6 @@ class TapedConnection(Client):
         return cast(Client, self._live)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._live is not None:
             self._live.close()
 
@@ -211,11 +205,9 @@ class Tape(Track):
         self.tracks = tracks
 
     def track(self, name: str) -> Track:
-        """Return the track of another thread or connection."""
         return Track(self._golden, self.tracks.setdefault(name, []))
 
     def hash(self) -> str:
-        """Return the hash of all requests."""
         request = {name: [each[0] for each in track] for name, track in self.tracks.items()}
         return hashlib.sha256(_json(request)).hexdigest()
 

@@ -12,7 +12,6 @@ Body = dict[str, Any]
 
 
 def call(side: Side, api: str, version: int, **body: Any) -> Body:
-    """A response without an error."""
     response = side.response(Step(api, version, body), [body.get("groupId", "")])
     assert not response.get("errorCode"), (api, response)
     return response
@@ -42,7 +41,6 @@ def classic_life(side: Side, group: str) -> None:
 
 
 def commit(side: Side, group: str, version: int = 9, **who: Any) -> None:
-    """Offsets of two partitions."""
     partitions = [
         {"partitionIndex": number, "committedOffset": number + 5, "committedMetadata": "m"}
         for number in (0, 1)
@@ -73,7 +71,6 @@ def share_life(side: Side, group: str) -> None:
 
 
 def share_life_with_deleted_topic(side: Side, group: str) -> None:
-    """A topic is deleted whose partitions have state, then the group."""
     share_states(side, group, "walked", "trodden")
     side.delete(["trodden"])
     delete(side, group)

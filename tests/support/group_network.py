@@ -75,15 +75,11 @@ FAULTS = ("crashes", "lost requests", "lost answers", "handled after a cut", "mi
 
 
 class Response(NamedTuple):
-    """A response on its way."""
-
     sent: CoordinatorRequest
     body: dict[str, Any]
 
 
 class Member:
-    """A consumer and its connection."""
-
     def __init__(self, name: str, config: ConsumerConfig) -> None:
         self.name = name
         self.subscription = SubscriptionState([TOPIC])

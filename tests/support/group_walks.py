@@ -49,14 +49,12 @@ class Walk(RandomWalk):
         self._dynamic: set[tuple[str, str]] = set()
 
     def step(self) -> Step:
-        """The next request."""
         group = self.groups[0 if self._is(0.85) else 1]
         kinds = (self._beat, self._commit, self._fetch, self._look, self._delete)
         (kind,) = self._chance.choices(kinds, (55, 15, 10, 10, 10))
         return kind(group)
 
     def observe(self, step: Step, response: Body) -> None:
-        """Learn from a response."""
         if step.api != "CONSUMER_GROUP_HEARTBEAT":
             return
         place = (step.body["groupId"], step.body["memberId"])
@@ -204,7 +202,6 @@ class Walk(RandomWalk):
 
 
 def _named(name: str, version: int) -> Body:
-    """A topic in OffsetCommit and OffsetFetch."""
     return {"topicId": f"id:{name}"} if version >= 10 else {"name": name}
 
 

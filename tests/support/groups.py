@@ -21,7 +21,6 @@ class GroupBench(Bench):
         self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
 
     def after(self, milliseconds: int) -> "GroupBench":
-        """Lets time pass."""
         self.tick(milliseconds)
         return self
 
@@ -77,7 +76,6 @@ class GroupBench(Bench):
         return self._send("SYNC_GROUP", 5, body)
 
     def heartbeat(self, member: str, generation: int, instance: str | None = None) -> int:
-        """The error of a heartbeat."""
         body = {
             "groupId": GROUP,
             "generationId": generation,
@@ -87,7 +85,6 @@ class GroupBench(Bench):
         return int(self.request("HEARTBEAT", 4, body)["errorCode"])
 
     def leave(self, *members: str) -> list[int]:
-        """The errors of members that leave."""
         body = {"groupId": GROUP, "members": [{"memberId": member} for member in members]}
         return [each["errorCode"] for each in self.request("LEAVE_GROUP", 5, body)["members"]]
 
@@ -104,7 +101,6 @@ class GroupBench(Bench):
         return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     def response(self, request_id: str) -> dict[str, Any]:
-        """The response to a request that has been answered."""
         found: dict[str, Any] = self.responses[request_id]["response"]
         return found
 
@@ -113,7 +109,6 @@ class GroupBench(Bench):
         return request_id not in self.responses
 
     def state(self) -> str:
-        """The group's state, as DescribeGroups has it."""
         described = self.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})
         return str(described["groups"][0]["groupState"])
 

@@ -19,7 +19,6 @@ class Guarded(Bench):
         return super().send(api, version, body, **{"principal": self.principal, **event})
 
     def let(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """Alice may do this from now on."""
         acl = {"resourceType": resource_type, "resourceName": name, "principal": ALICE}
         acl |= {"resourcePatternType": PatternType.LITERAL, "host": "*"}
         acl |= {"operation": operation, "permissionType": 3}

@@ -19,12 +19,10 @@ class Step(NamedTuple):
     argument: str
 
     def commands(self) -> list[list[str]]:
-        """The commands of a RUN, as words."""
         return [shlex.split(command) for command in self.argument.split(" && ")]
 
 
 def steps(dockerfile: Path) -> list[Step]:
-    """The instructions in their order."""
     lines = dockerfile.read_text(encoding="utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))
     joined = re.sub(r"\s*\\\n\s*", " ", text)
@@ -33,8 +31,6 @@ def steps(dockerfile: Path) -> list[Step]:
 
 
 class Ignored:
-    """The rules of a .dockerignore."""
-
     def __init__(self, file: Path) -> None:
         lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
         self._rules = [

@@ -81,13 +81,11 @@ class JobBench:
         observe: runner.Observer = lambda _: None,
         **flags: Any,
     ) -> runner.Ended:
-        """Run the job until everything is done, or it is stopped."""
         settings = load({**self.flags, **flags}).settings
         with runner.prepared(settings, self.broker_settings) as prepared:
             return runner.run(prepared, stop or runner.StopReason(60), True, observe, spark)
 
     def edge(self, cluster: str) -> JobEdge:
-        """The edge of one cluster."""
         placements = {placed.cluster: placed for placed in job.placements(self.settings)}
         return JobEdge(placements, cluster, None, lambda: 1_700_000_000_000)
 
@@ -105,7 +103,6 @@ class JobBench:
         assert producer.flush(PATIENCE_S) == 0
 
     def send(self, cluster: str, events: Iterable[Sendable]) -> None:
-        """Write events of a cluster."""
         self.produce((event.document for event in events), cluster.encode())
 
     def rows(self, topic: str) -> list[TopicRow]:
@@ -113,11 +110,9 @@ class JobBench:
         return list(without_repeats(iter(self.all_rows(topic))))
 
     def all_rows(self, topic: str) -> list[TopicRow]:
-        """Every row of the topic."""
         return list(read_all(self.client, topics.full_name(self.prefix, topic)))
 
     def documents(self, topic: str) -> list[dict[str, Any]]:
-        """The values of the rows of a topic, decoded."""
         return [msgspec.json.decode(row.value or b"null") for row in self.rows(topic)]
 
     def cell_settings(self, cell: str) -> CellSettings:

@@ -30,18 +30,15 @@ class JwksServer:
         self.serve(keys)
 
     def serve(self, keys: list[dict[str, Any]]) -> None:
-        """These keys from now on."""
         self.body = json.dumps({"keys": keys}).encode()
 
     @property
     def jaas_options(self) -> str:
-        """Options of a login module for this server's certificate."""
         return f'ssl.truststore.location="{self.trusted}" ssl.truststore.type="PEM"'
 
 
 @contextmanager
 def serving(directory: Path, keys: list[dict[str, Any]]) -> Iterator[JwksServer]:
-    """Serves keys at a port of localhost."""
     authority = Authority()
     trusted = directory / "authority.pem"
     trusted.write_text(authority.certificate)

@@ -25,7 +25,6 @@ STREAMS, *CONNECT = (
 
 @cache
 def class_path(*wanted: jars.JarSet) -> str:
-    """The jars of some sets, which the first to ask downloads."""
     return ":".join(str(jar) for each in wanted for jar in jars.fetch(each, default_home()))
 
 
@@ -92,7 +91,6 @@ class ToolProcess:
             self._java.kill()
 
     def run(self, main_class: str, *words: str, text: str = "") -> Printed:
-        """Run a tool by its class."""
         request = {"tool": main_class, "words": words, "text": text}
         document = json.dumps({**request, "timeoutMs": STEP_TIMEOUT_S * 1000})
         assert self._java.stdin is not None

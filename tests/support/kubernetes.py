@@ -60,11 +60,9 @@ class Kubernetes:
         return 404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}
 
     def output(self, name: str) -> str:
-        """What a pod has printed."""
         return (self._directory / f"{name}.log").read_text(errors="replace")
 
     def stop(self) -> None:
-        """End all pods."""
         for name in list(self._running):
             self._end(name)
 
@@ -80,7 +78,6 @@ class Kubernetes:
                 threading.Thread(target=self._start, args=work, daemon=True).start()
 
     def _start(self, pod: dict[str, Any], environment: dict[str, str]) -> None:
-        """Start a pod when its config map is there, as a kubelet does."""
         name, (container,) = pod["metadata"]["name"], pod["spec"]["containers"]
         volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
         places = {}
@@ -132,7 +129,6 @@ class Kubernetes:
 
 @contextmanager
 def kubernetes(directory: Path, environment: dict[str, str] | None) -> Iterator[Kubernetes]:
-    """Serve a namespace until the end."""
     found = Kubernetes(directory, environment)
 
     class Handler(BaseHTTPRequestHandler):

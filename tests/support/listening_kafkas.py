@@ -42,9 +42,7 @@ class ListeningKafka(EmbeddedKafka):
 
     @property
     def given(self) -> dict[str, str]:
-        """Settings of its start."""
         return properties.read(self._properties)
 
     def client(self) -> Client:
-        """A connection to the listener of the brokers."""
         return client_at(self.status().bootstrap or "")

@@ -34,7 +34,6 @@ LATER_MS = 60_000
 
 
 def cut(items: Sequence[Any], seed: int, most: int = 200) -> Iterator[Sequence[Any]]:
-    """Cut a sequence into parts of random length."""
     chance, begin = random.Random(seed), 0
     while begin < len(items):
         end = begin + chance.randint(1, most)
@@ -58,17 +57,13 @@ def rows_in_state(
 
 
 class FactsInMemory:
-    """Facts of a single process."""
-
     def __init__(self) -> None:
         self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
 
     def read(self, _now: int | None = None) -> dict[str, ClusterFacts]:
-        """Return the facts."""
         return self._facts
 
     def write(self, rows: Iterable[FactRow]) -> None:
-        """Merge facts."""
         for row in rows:
             self._facts[row.cluster].add(row)
 
@@ -113,7 +108,6 @@ class LiveMachines:
         self.states[key] = entity.stored()
 
     def audited(self) -> list[AuditFinding]:
-        """The findings as audit reports them."""
         return findings(FoundOnly(self.found.values()))
 
 
@@ -220,5 +214,4 @@ class LiveTopics:
         return [row.values for row in found if row is not None and row.table is table]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a table that are there at the end."""
         return [msgspec.json.decode(each) for each in self.rows[name].values() if each is not None]

@@ -193,11 +193,9 @@ class Bench:
         return self.records_of(self.rows)
 
     def records_of(self, rows: list[Output]) -> list[dict[str, Any]]:
-        """The records among some rows."""
         return [msgspec.json.decode(row.value or b"") for row in self.of(outputs.RECORDS, rows)]
 
     def dead_letters(self, rows: list[Output] | None = None) -> list[dict[str, Any]]:
-        """The dead letters, decoded."""
         found = self.of(outputs.DEAD_LETTERS, rows)
         return [msgspec.json.decode(row.value or b"") for row in found]
 

@@ -37,7 +37,6 @@ FACTS = JobFacts(
 
 
 def bench() -> Bench:
-    """A cell with a topic, and a fetch that waits."""
     cell = Bench(offsets_topic_replication_factor=1)
     cell.topic("orders", 2)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
@@ -58,6 +57,5 @@ def made(checkpoint: Path, columns: dict[str, bytes] | None = None, **changes: A
 
 
 def taken(directory: Path, **changes: Any) -> Published:
-    """A snapshot of a made checkpoint, both below a directory."""
     made(directory / "former", **changes)
     return snapshots.take(directory / "former", directory / "snapshots")

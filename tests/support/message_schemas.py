@@ -109,7 +109,6 @@ def _json_name(field: Message) -> str:
 
 
 def renamed(release: str, old: Messages, new: Messages) -> Iterator[Renamed]:
-    """The renamed fields of versions that both releases have."""
     for place, message in sorted(old.items()):
         other = new.get(place)
         if other is None:

@@ -90,7 +90,6 @@ class Classic:
         return int(response["errorCode"])
 
     def heartbeat(self) -> int:
-        """The error of a heartbeat."""
         body = {
             "groupId": GROUP,
             "generationId": self.generation,
@@ -110,7 +109,6 @@ class Classic:
         return self.sync()
 
     def places(self) -> set[tuple[str, int]]:
-        """Owned partitions as topic name and partition."""
         return {(name, partition) for name, parts in self.owned.items() for partition in parts}
 
 

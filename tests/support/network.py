@@ -84,8 +84,6 @@ class Sent(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A response on its way."""
-
     outgoing: SenderRequest
     body: dict[str, Any]
     time: int
@@ -326,12 +324,10 @@ class Network:
         wire.responses.append(Response(request.outgoing, response, self.now))
 
     def _api_of(self, outgoing: SenderRequest) -> tuple[str, int]:
-        """The API and the version that a request goes in."""
         is_produce = isinstance(outgoing.body, ProduceRequest)
         return (PRODUCE, PRODUCE_VERSION) if is_produce else (INIT, INIT_VERSION)
 
     def _response_of(self, wire: Wire, request: Sent) -> dict[str, Any]:
-        """Return the broker's response."""
         api, version = self._api_of(request.outgoing)
         response: dict[str, Any] = self.bench.request(api, version, request.body, broker=wire.node)
         return response

@@ -13,7 +13,6 @@ from tests.support.requestlogs import REQUEST_LOGS, logs_of
 
 @cache
 def exchanges(run: str) -> Sequence[RecordedExchange]:
-    """A run's exchanges, read once."""
     watched = watch(lambda summary: read_files(logs_of(run), FileReading(), summary))
     return watched.replication.exchanges
 
@@ -23,7 +22,6 @@ def observed(
     lag_time_max_ms: int | None = None,
     min_isr: int | None = None,
 ) -> ObservedReplication:
-    """The findings in these exchanges."""
     known = KnownFacts(lag_time_max_ms=lag_time_max_ms, takes_all=True)
     if min_isr is not None:
         known.min_isr[""] = min_isr

@@ -12,7 +12,6 @@ HOUR_MS = 3_600_000
 
 
 def written(rows: Iterable[tuple[bytes, bytes | None]], begin: int = 0) -> list[CoordinatorRow]:
-    """Return rows as in one partition, with an hour between them."""
     return [
         CoordinatorRow(0, offset, offset * HOUR_MS, key, value)
         for offset, (key, value) in enumerate(rows, begin)
@@ -22,7 +21,6 @@ def written(rows: Iterable[tuple[bytes, bytes | None]], begin: int = 0) -> list[
 def offset_row(
     group: str, topic: str, partition: int, offset: int, at: int = 0, topic_id: Uuid = ZERO_UUID
 ) -> tuple[bytes, bytes]:
-    """An offset was committed."""
     record = OffsetCommitted(group, topic, partition, offset, 0, "", at, -1, topic_id)
     return offset_records.committed(record)
 

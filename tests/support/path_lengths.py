@@ -34,7 +34,6 @@ class _Counter:
             self.codes.append(frame.f_code)
 
     def found(self) -> PathLength:
-        """Take the functions of this repository."""
         named = [(_module(code.co_filename), code.co_qualname) for code in self.codes]
         ours = [(module, name) for module, name in named if module]
         functions = frozenset(f"{module}:{name}" for module, name in ours)

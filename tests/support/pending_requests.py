@@ -33,8 +33,6 @@ Told = dict[str, Any]
 
 
 class Question(NamedTuple):
-    """A request."""
-
     what: str
     api: str
     version: int
@@ -72,7 +70,6 @@ class World:
         return found[-1]
 
     def begin(self) -> None:
-        """Create everything."""
         self._create("two", 2)
         for name in INTERNAL:
             self._create(name, 1)
@@ -147,7 +144,6 @@ class World:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until both members of the mixed group own and confirm their partitions."""
         wait_until(self._is_settled, "a classic member at a consumer group")
 
     def _is_settled(self) -> bool:
@@ -547,7 +543,6 @@ class World:
         yield from (Question(*each) for each in cases)
 
     def of_ends(self) -> Iterator[Question]:
-        """Requests that show the final state."""
         yield from self.of_transactions()
         yield Question("groups", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
         yield Question(
@@ -577,7 +572,6 @@ def offsets(*metadata: str, topic: str = "two") -> Told:
 
 
 def altered(group: str, topic: str) -> Told:
-    """Return the body of an AlterShareGroupOffsets."""
     partitions = [{"partitionIndex": 0, "startOffset": 0}]
     return {"groupId": group, "topics": [{"topicName": topic, "partitions": partitions}]}
 

@@ -84,7 +84,6 @@ _PLANTS: dict[str, Callable[[RecordedExchange, random.Random], Iterator[Recorded
 
 
 def audit_of(exchanges: Sequence[RecordedExchange]) -> list[AuditFinding]:
-    """The findings of audit in these exchanges, without incidents."""
     replication = ObservedReplication(exchanges)
     history = History((), replication)
     known = KnownFacts(dict(replication.known.topics))

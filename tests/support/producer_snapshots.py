@@ -29,7 +29,6 @@ def file_name(offset: int) -> str:
 
 
 def encode(producers: Iterable[tuple[int, ProducerStateEntry]]) -> bytes:
-    """Return the bytes of a snapshot of these producers, in the given order."""
     entries = [_entry(*each) for each in producers]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _PREFIX.pack(VERSION, crc32c(body)) + body

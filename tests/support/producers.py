@@ -82,19 +82,16 @@ class ProducerBench:
         return self.manager.sequences(partition)
 
     def ready(self, epoch: int = 0) -> None:
-        """The producer gets its id."""
         self.poll()
         self.init_response(InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=epoch))
 
     def init_response(self, response: InitProducerIdResponse | Error) -> None:
-        """Answers the last InitProducerId, and polls."""
         if isinstance(response, Error):
             response = InitProducerIdResponse(error_code=response)
         self.producer.on_response(self.now, self.inits()[-1].request_id, response)
         self.poll()
 
     def inits(self) -> list[SenderRequest]:
-        """The InitProducerId requests so far."""
         return [r for r in self.requests if isinstance(r.body, InitProducerIdRequest)]
 
     def send(self, partition: TopicPartition = A, size_in_bytes: int = 100) -> int:
@@ -139,12 +136,10 @@ class ProducerBench:
             self.poll()
 
     def acked(self) -> list[int]:
-        """The records acknowledged so far."""
         self.events += self.producer.events()
         return [event.record_id for event in self.events if isinstance(event, RecordAcked)]
 
     def failed(self) -> dict[int, Error]:
-        """The records that failed so far."""
         self.events += self.producer.events()
         return {e.record_id: e.error for e in self.events if isinstance(e, RecordFailed)}
 

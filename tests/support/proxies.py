@@ -32,7 +32,6 @@ class Capturing(NamedTuple):
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
         return f"{self.first.host}:{self.first.port}"
 
     @property
@@ -41,21 +40,17 @@ class Capturing(NamedTuple):
         return self.recorder.lost
 
     def documents(self) -> list[Document]:
-        """Contents of the file."""
         return [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
 
     def of(self, api: str) -> list[Document]:
-        """The documents of one API."""
         return [each for each in self.documents() if name_of(each) == api]
 
 
 def name_of(document: Document) -> str:
-    """The name of a document's API."""
     return str(document.get("requestHeader", {}).get("requestApiKeyName"))
 
 
 def address(bootstrap: str) -> Address:
-    """An address from `host:port`."""
     host, _, port = bootstrap.rpartition(":")
     return Address(host, int(port))
 

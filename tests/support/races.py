@@ -126,7 +126,6 @@ def _exchange(requests: TimedRequest, response: Any, last_broker: int) -> Exchan
 def replayed(
     recording: Recording, limits: SearchLimits = LIMITS
 ) -> tuple[ReplayPlan, dict[str, ComparisonOutcome]]:
-    """The plan that the search finds, and the outcome of each exchange when it is run."""
     planned = plan(recording, CLUSTER, SETTINGS, True, limits)
     responses = local.run(planned.documents, planned.settings)
     compared = compare_all(recording.exchanges, planned.schedule, responses, frozenset())
@@ -134,7 +133,6 @@ def replayed(
 
 
 def order_of(schedule: DeliverySchedule) -> list[str]:
-    """The names of a schedule's requests in their order."""
     return [step.exchange_id for step in schedule.steps if is_request(step)]
 
 

@@ -28,7 +28,6 @@ Body = dict[str, Any]
 
 
 def at(name: str = LISTENER, host: str = "h", port: int = 1234, protocol: int = 0) -> Body:
-    """A broker's listener, as it registers it."""
     return {"name": name, "host": host, "port": port, "securityProtocol": protocol}
 
 
@@ -59,7 +58,6 @@ class Both:
         return self._recording.response([api, version, body, is_controller], send)
 
     def controller(self, api: str, version: int, body: Body) -> Body:
-        """The response of the controller, when there is one again."""
         responses: list[Body] = []
 
         def is_completed() -> bool:
@@ -120,7 +118,6 @@ def plain(response: Body) -> Body:
 def real_controller(
     home: Path, golden: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[Both]:
-    """Start a real broker with its controller, if one is used, beside a bench."""
     with (
         broker_schemas() if IS_LIVE else nullcontext(),
         started(EmbeddedKafka(home, default_home()), settings) as address,

@@ -46,7 +46,6 @@ class Stream:
             self.failed.append(str(error))
 
     def wait_for(self, count: int) -> None:
-        """Wait until this number of further records is acknowledged."""
         wanted = len(self.acknowledged) + count
         deadline = time.monotonic() + PATIENCE_S
         while len(self.acknowledged) < wanted:
@@ -60,7 +59,6 @@ class Stream:
         assert self._producer.flush(PATIENCE_S) == 0
 
     def abandon(self) -> None:
-        """Stop producing and drop the records in flight."""
         self._ended.set()
         self._thread.join()
         self._producer.purge()

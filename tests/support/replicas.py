@@ -48,28 +48,23 @@ class Replicas:
         self._waiting: list[str] = []
 
     def intervene(self, kind: str, broker: int, **fields: Any) -> None:
-        """Does something to a broker."""
         event = {"id": f"{kind}-{len(self.bench.rows)}-{broker}", "cluster": CLUSTER, "kind": kind}
         self.bench.handle({**event, **fields, "broker": broker, "time": self.bench.now})
         letters = self.bench.dead_letters(self.bench.last)
         assert letters == [], letters
 
     def fail_dir(self, broker: int, directory: str) -> None:
-        """A log directory of a broker fails."""
         self.intervene("fail-log-dir", broker, directory=directory)
 
     def isolate(self, *brokers: int) -> None:
-        """Cuts brokers off from the others."""
         for broker in brokers:
             self.intervene("isolate-broker", broker)
 
     def rejoin(self, *brokers: int) -> None:
-        """Lets them reach the others again."""
         for broker in brokers:
             self.intervene("rejoin-broker", broker)
 
     def stop(self, *brokers: int) -> None:
-        """Stops brokers."""
         for broker in brokers:
             self.intervene("stop-broker", broker)
 
@@ -79,7 +74,6 @@ class Replicas:
             self.intervene("kill-broker", broker)
 
     def sever(self, *brokers: int) -> None:
-        """Cuts brokers off from the others and from the controller."""
         for broker in brokers:
             self.intervene("sever-broker", broker)
 
@@ -88,7 +82,6 @@ class Replicas:
         self.bench.tick(self.bench.settings.broker_settings.broker_session_timeout_ms + 1)
 
     def start(self, *brokers: int) -> None:
-        """Starts them again."""
         for broker in brokers:
             self.intervene("start-broker", broker)
 
@@ -98,7 +91,6 @@ class Replicas:
         return image.registration(self.bench.cell.tables.of(CONTROLLER), named).epoch
 
     def is_stopped(self, broker: int) -> bool:
-        """Whether a broker is stopped."""
         return network.is_stopped(self.bench.cell.tables.cluster, broker)
 
     def is_severed(self, broker: int) -> bool:
@@ -106,7 +98,6 @@ class Replicas:
         return network.is_severed(self.bench.cell.tables.cluster, broker)
 
     def leader(self) -> tuple[int, int]:
-        """The leader and its epoch."""
         partition = self.partition()
         return partition.leader, partition.leader_epoch
 
@@ -122,7 +113,6 @@ class Replicas:
         return found["leaderId"], in_sync, elr, last
 
     def leave_only_the_leader(self) -> None:
-        """The others fall behind, and leave the in-sync set."""
         self.isolate(*(broker for broker in BROKERS if broker != self.partition().leader))
         self.produce(acks=1)
         self.bench.tick(2 * self.bench.settings.broker_settings.replica_lag_time_max_ms)
@@ -147,7 +137,6 @@ class Replicas:
         return response
 
     def late_errors(self) -> list[int]:
-        """The errors of the Produces that waited, as far as they are answered."""
         responses = [self.bench.responses.get(each) for each in self._waiting]
         return [
             response["response"]["responses"][0]["partitionResponses"][0]["errorCode"]
@@ -156,13 +145,11 @@ class Replicas:
         ]
 
     def partition(self) -> Partition:
-        """The partition as the controller has it."""
         topic = image.topic_by_id(self.bench.cell.tables.of(CONTROLLER), self.topic_id)
         assert topic is not None
         return topic.partitions[0]
 
     def isr(self) -> list[int]:
-        """The in-sync replicas that Metadata names."""
         leader = self.partition().leader
         alive = [each for each in BROKERS if not self.is_stopped(each)]
         broker = leader if leader in alive else alive[0]
@@ -171,22 +158,18 @@ class Replicas:
         return list(response["topics"][0]["partitions"][0]["isrNodes"])
 
     def log(self, broker: int) -> Log:
-        """A broker's log."""
         log = self.bench.cell.tables.logs.get(log_key(broker, self.topic_id, 0), Log)
         assert log is not None, broker
         return log
 
     def watermarks(self) -> dict[int, tuple[int, int]]:
-        """High watermark and log end offset on each broker."""
         return {broker: self.watermarks_of(broker) for broker in self.bench.settings.brokers}
 
     def watermarks_of(self, broker: int) -> tuple[int, int]:
-        """High watermark and log end offset on a broker."""
         log = self.log(broker)
         return log.high_watermark, log.log_end_offset
 
     def leadership_key(self) -> str:
-        """Key of the leader's progress data of its followers."""
         return f"{self.partition().leader}/leading/{self.topic_id}/0"
 
     def leadership(self) -> Leadership:
@@ -205,12 +188,10 @@ class Replicas:
 
     @staticmethod
     def config_change(name: str, value: str) -> dict[str, Any]:
-        """The request for another value of a setting of the topic."""
         change = {"name": name, "configOperation": 0, "value": value}
         return {"resources": [{"resourceType": 2, "resourceName": TOPIC, "configs": [change]}]}
 
     def alter_config(self, name: str, value: str) -> None:
-        """Another value of a setting of the topic."""
         self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, self.config_change(name, value))
 
     def fetch_as(

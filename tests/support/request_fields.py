@@ -56,7 +56,6 @@ def _shown(path: str, value: object) -> str:
 
 
 def fields(documents: Iterable[dict[str, Any]]) -> Fields:
-    """What recorded requests have."""
     found: Fields = defaultdict(lambda: defaultdict(set))
     for document in documents:
         header = document["requestHeader"]

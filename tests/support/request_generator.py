@@ -24,7 +24,6 @@ class RequestGenerator(NamedTuple):
     choice: Choice
 
     def send(self, key: int, broker: int, body: dict[str, Any], **event: Any) -> None:
-        """Send a request to a broker, sometimes to a wrong one or under another principal."""
         broker = self.choice.of(self.clients.brokers) if self.choice.one_in(16) else broker
         if self.choice.one_in(12):
             event["principal"] = "User:other"
@@ -33,11 +32,9 @@ class RequestGenerator(NamedTuple):
         self.clients.send(key, version, broker, body, **event)
 
     def any_broker(self) -> int:
-        """One of the brokers."""
         return self.choice.of(self.clients.brokers)
 
     def place(self) -> tuple[str, int]:
-        """A topic and a partition, which may be there."""
         name = "absent" if self.choice.one_in(24) else self.choice.of(TOPICS)
         return name, self.choice.of([0, 0, 1, 2])
 
@@ -54,7 +51,6 @@ class RequestGenerator(NamedTuple):
         return member
 
     def holder(self, is_transactional: bool) -> Holder:
-        """A producer with an id, in its epoch or in a wrong one."""
         held = [
             holder
             for holder in self.clients.holders

@@ -19,16 +19,13 @@ DUMP = REQUEST_LOGS / "single" / "orders.deep.dump.gz"
 
 
 def logs_of(run: str) -> list[Path]:
-    """The request logs of a run, one of each broker."""
     return sorted((REQUEST_LOGS / run).glob("*.kafka-request.log.gz"))
 
 
 def dumps_of(run: str) -> list[Path]:
-    """The tables of batch headers of a run."""
     return sorted((REQUEST_LOGS / run).glob("logs-*/*.tsv.gz"))
 
 
 def read(*files: Path, reading: FileReading | None = None) -> tuple[list[Document], Summary]:
-    """The documents of some files, and the counts."""
     summary = Summary()
     return list(read_files(files, reading or FileReading(), summary)), summary

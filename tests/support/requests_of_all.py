@@ -62,7 +62,6 @@ def _place(topic: str, topic_id: str, **fields: Any) -> Body:
 
 
 def _numbers(topic: str, topic_id: str = NOBODY) -> Body:
-    """A topic with the number of its first partition."""
     return {**_place(topic, topic_id), "partitions": [0]}
 
 

@@ -28,7 +28,6 @@ def records(count: int) -> Records:
 
 
 def in_turn(wanted: Records) -> Iterator[tuple[int, bytes, bytes]]:
-    """Partition, key and value of each record, one partition after the other."""
     for place in range(max(map(len, wanted.values()))):
         for partition, entries in wanted.items():
             if place < len(entries):

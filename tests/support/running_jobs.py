@@ -58,7 +58,6 @@ class RunningJob:
         assert self._failure is None, self._failure
 
     def stop(self) -> None:
-        """End it after the running micro-batch."""
         self._stop.wanted.set()
         self._thread.join(WAIT_S)
         assert self._failure is None, self._failure
@@ -76,22 +75,18 @@ class RunningJob:
             self._placed.set()
 
     def batches(self) -> int:
-        """How many micro-batches have committed."""
         return checkpoint_log.committed(self.bench.checkpoint) + 1
 
     def engine(self, cluster: str, **options: Any) -> SparkEngine:
-        """An engine in front of one of its clusters."""
         return engine_for(self.bench, cluster, **options)
 
 
 def engine_for(bench: JobBench, cluster: str, **options: Any) -> SparkEngine:
-    """An engine in front of one of a job's clusters."""
     placed = placement.read(bench.client, bench.prefix)[cluster]
     return engine_placed(bench, placed, **options)
 
 
 def engine_placed(bench: JobBench, placed: Placement, **options: Any) -> SparkEngine:
-    """An engine that receives the addresses of its cluster."""
     client, prefix = bench.client, bench.prefix
     data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, placed.cluster)
     return SparkEngine(client, prefix, placed, data, segments, **options)

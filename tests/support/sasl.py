@@ -12,22 +12,18 @@ USER, PASSWORD = "alice", "wonder land"
 
 
 def plain(user: str = USER, password: str = PASSWORD, authorization: str = "") -> bytes:
-    """The one message of PLAIN."""
     return f"{authorization}\0{user}\0{password}".encode()
 
 
 def handshake(client: Client, mechanism: str, version: int = 1) -> dict[str, Any]:
-    """SaslHandshake."""
     return client.call("SASL_HANDSHAKE", version, {"mechanism": mechanism})
 
 
 def authenticate(client: Client, message: bytes, version: int = 2) -> dict[str, Any]:
-    """SaslAuthenticate."""
     return client.call("SASL_AUTHENTICATE", version, {"authBytes": message})
 
 
 def token(response: dict[str, Any]) -> bytes:
-    """The message of the mechanism in a response."""
     return b64decode(response["authBytes"])
 
 

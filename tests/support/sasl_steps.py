@@ -28,8 +28,6 @@ AT_ONCE_S = 0.4
 
 
 class Clock(Protocol):
-    """A broker's clock."""
-
     def now(self) -> float:
         """The time in seconds since 1970."""
 
@@ -38,14 +36,11 @@ class Clock(Protocol):
 
 
 class MachineClock:
-    """The clock of a real broker."""
-
     def now(self) -> float:
         """The time in seconds since 1970."""
         return time.time()
 
     def wait(self, for_s: float) -> None:
-        """Sleep."""
         time.sleep(for_s)
 
 
@@ -61,7 +56,6 @@ class StandingClock:
         return self._now
 
     def wait(self, for_s: float) -> None:
-        """Move on at once."""
         self._now += for_s
 
     @contextmanager
@@ -105,13 +99,10 @@ Scenarios = Mapping[str, list[Step]]
 
 
 def data_of(scenarios: Scenarios) -> dict[str, list[Any]]:
-    """Return the data of scenarios."""
     return {name: [step.what for step in steps] for name, steps in scenarios.items()}
 
 
 def shake(mechanism: str, version: int = 1) -> Step:
-    """SaslHandshake."""
-
     def step(client: Talker) -> object:
         response = sasl.handshake(client, mechanism, version)
         return {
@@ -123,7 +114,6 @@ def shake(mechanism: str, version: int = 1) -> Step:
 
 
 def prove(message: bytes, version: int = 2) -> Step:
-    """SaslAuthenticate."""
     what = ["authenticate", message, version]
     return Step(what, lambda client: sasl.authenticate(client, message, version))
 
@@ -138,8 +128,6 @@ def exchange(mechanism: str, password: str = sasl.PASSWORD) -> Step:
 
 
 def bare(message: bytes) -> Step:
-    """A frame without a header."""
-
     def step(client: Talker) -> object:
         client.send_frame(message)
         return client.receive()
@@ -148,23 +136,19 @@ def bare(message: bytes) -> Step:
 
 
 def sends(data: bytes) -> Step:
-    """Bytes to which no response is expected."""
     return Step(["bytes", data], lambda client: client.send_bytes(data))
 
 
 def request(api: str, version: int, body: Mapping[str, object] | None = None) -> Step:
-    """Any request."""
     given = dict(body or {})
     return Step([api, version, given], lambda client: client.call(api, version, given))
 
 
 def waits(for_s: float) -> Step:
-    """Time that goes by."""
     return Step(["wait", for_s], lambda client: client.clock.wait(for_s))
 
 
 def in_base64(document: object) -> str:
-    """A document as a part of a token."""
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     return urlsafe_b64encode(text).decode().rstrip("=")
 
@@ -188,7 +172,6 @@ def token(
 
 
 def verbatim(text: str) -> Token:
-    """Any text in the place of a token."""
     return Token([text], lambda _: text)
 
 

@@ -45,8 +45,6 @@ Body = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """Operations of a schedule on a cluster."""
-
     def address(self, broker: int) -> Address:
         """Address of a broker."""
 
@@ -62,7 +60,6 @@ class RealCluster:
         self._addresses = {broker: address for broker, (_, address) in nodes.items()}
 
     def address(self, broker: int) -> Address:
-        """Address of a broker."""
         host, port = self._addresses[broker].rsplit(":", 1)
         return Address(host, int(port))
 
@@ -97,11 +94,9 @@ class OurCluster:
         self._intervene = intervene_through(gateway)
 
     def address(self, broker: int) -> Address:
-        """Address of a broker."""
         return self._gateway.addresses[broker]
 
     def act(self, verb: str, broker: int) -> None:
-        """Do it by an event."""
         self._intervene(f"{'sever' if verb == 'halt' else verb}-broker", broker)
 
 
@@ -112,16 +107,13 @@ class Caller:
         self.cluster = cluster
 
     def call(self, broker: int, api: str, version: int, body: Body) -> Body:
-        """Send a request over a new connection."""
         with Client(self.cluster.address(broker), PATIENCE_S) as client:
             return client.call(api, version, body)
 
     def act(self, verb: str, broker: int) -> None:
-        """Do something to a broker of the cluster."""
         self.cluster.act(verb, broker)
 
     def create(self, assignment: Sequence[int] = ASSIGNMENT) -> list[int]:
-        """Make the topic."""
         assignments = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
         topic = {"name": TOPIC, "numPartitions": -1, "replicationFactor": -1}
         body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
@@ -129,7 +121,6 @@ class Caller:
         return [each["errorCode"] for each in response["topics"]]
 
     def described(self) -> Body:
-        """The partition in Metadata."""
         response = self.call(CONTROLLER, "METADATA", 12, {"topics": [{"name": TOPIC}]})
         partition = response["topics"][0]["partitions"][0]
         found = {name: partition[name] for name in OF_METADATA}
@@ -143,7 +134,6 @@ class Caller:
         return {**found, "isrNodes": sorted(found["isrNodes"])}
 
     def until_eligible(self, leader: int, in_sync: list[int], elr: list[int]) -> None:
-        """Until the partition is so."""
         wanted = (leader, in_sync, elr)
 
         def is_so() -> bool:
@@ -161,12 +151,10 @@ class Caller:
         return _rendered(self.call(CONTROLLER, "INCREMENTAL_ALTER_CONFIGS", 1, body))
 
     def brokers(self) -> list[int]:
-        """The brokers in Metadata."""
         response = self.call(CONTROLLER, "METADATA", 12, {"topics": []})
         return sorted(each["nodeId"] for each in response["brokers"])
 
     def until(self, leader: int, in_sync: Iterable[int], brokers: Iterable[int]) -> Body:
-        """The partition when it is so, and these brokers are there."""
         wanted = (leader, sorted(in_sync), sorted(brokers))
 
         def is_so() -> bool:
@@ -177,7 +165,6 @@ class Caller:
         return self.described()
 
     def until_led(self, broker: int) -> None:
-        """Until the broker itself knows that it leads."""
         wait_until(lambda: self.ends(broker)["errorCode"] == 0, f"{broker} leads")
 
     def until_heard(self, leader: int, follower: int) -> None:
@@ -196,7 +183,6 @@ class Caller:
         wait_until(has_received, f"{follower} knows the high watermark")
 
     def produce(self, broker: int, value: bytes, acks: int = -1) -> Body:
-        """A record, for all that are in sync."""
         data = [{"index": 0, "records": batch(value)}]
         body = {"acks": acks, "timeoutMs": 30_000}
         topics = [{"name": TOPIC, "partitionData": data}]
@@ -214,7 +200,6 @@ class Caller:
         return {name: found[name] for name in ("errorCode", "offset", "leaderEpoch")}
 
     def epoch_end(self, broker: int, epoch: int) -> Body:
-        """Return the end of a leader epoch (OffsetForLeaderEpoch)."""
         partition = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": epoch}
         topics = [{"topic": TOPIC, "partitions": [partition]}]
         response = self.call(
@@ -223,7 +208,6 @@ class Caller:
         return dict(response["topics"][0]["partitions"][0])
 
     def fetch(self, broker: int) -> Body:
-        """All that a consumer may read."""
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
         topics = [{"topic": TOPIC, "partitions": [wanted]}]
         body = {"maxBytes": 1 << 20, "sessionEpoch": -1, "topics": topics}
@@ -232,7 +216,6 @@ class Caller:
         return {**{name: found[name] for name in named}, "bytes": len(found["records"] or b"")}
 
     def elect(self, election_type: int, topic: str = TOPIC, partition: int = 0) -> Body:
-        """ElectLeaders."""
         wanted = [{"topic": topic, "partitions": [partition]}]
         body = {"electionType": election_type, "topicPartitions": wanted, "timeoutMs": 30_000}
         return _rendered(self.call(CONTROLLER, "ELECT_LEADERS", 2, body))
@@ -244,7 +227,6 @@ class Caller:
         return _rendered(self.call(CONTROLLER, "ALTER_PARTITION_REASSIGNMENTS", 1, body))
 
     def reassignments(self) -> Body:
-        """ListPartitionReassignments."""
         body = {"timeoutMs": 30_000, "topics": None}
         return _rendered(self.call(CONTROLLER, "LIST_PARTITION_REASSIGNMENTS", 0, body))
 
@@ -272,7 +254,6 @@ def _rendered(response: Body) -> Body:
 
 @contextmanager
 def real_cluster(home: Path, brokers: int, settings: Mapping[str, str]) -> Iterator[RealCluster]:
-    """Start a real cluster of this number of brokers."""
     with kafka_cluster(home, brokers, settings) as nodes:
         real = RealCluster(nodes)
         try:
@@ -285,7 +266,6 @@ def real_cluster(home: Path, brokers: int, settings: Mapping[str, str]) -> Itera
 def our_cluster(
     brokers: int, settings: Mapping[str, str], clock: Clock = now_ms
 ) -> Iterator[OurCluster]:
-    """Start a gateway of this number of brokers."""
     engine_type = partial(LocalEngine, may_intervene=True, clock=clock)
     with running_gateway(settings, brokers, engine_type=engine_type) as gateway:
         yield OurCluster(gateway)

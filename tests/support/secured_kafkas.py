@@ -64,7 +64,6 @@ class Secured(NamedTuple):
         return ClientProperties({**self.properties(mechanism), **changed})
 
     def file(self, mechanism: str, password: str | None = None) -> Path:
-        """The same, as a file."""
         file = self.directory / f"{mechanism}-{password is None}.properties"
         file.write_text(properties.dump(self.properties(mechanism, password)))
         return file
@@ -105,7 +104,6 @@ def secured_gateway(directory: Path, **settings: str) -> Iterator[Secured]:
 
 @contextmanager
 def secured_kafka(directory: Path) -> Iterator[Secured]:
-    """A real broker."""
     given = {**stores(directory), "ssl.keystore.location": str(directory / "localhost.pem")}
     quoted = PASSWORD.replace('"', '\\"')
     login = f'{PLAIN_MODULE} required username="broker" password="b" user_broker="b"'

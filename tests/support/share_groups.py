@@ -20,7 +20,6 @@ class ShareBench(Bench):
     def beat(
         self, member: str, epoch: int, *topics: str, rack: str | None = None, **event: Any
     ) -> Any:
-        """The response to a heartbeat."""
         names = list(topics) or None
         body = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch}
         body |= {"rackId": rack, "subscribedTopicNames": names}
@@ -32,17 +31,14 @@ class ShareBench(Bench):
         return self.beat(member, epoch, *topics)
 
     def reported(self, response: Any) -> dict[str, list[int]]:
-        """The assignment in a response, by topic name."""
         names = {topic_id: name for name, topic_id in self.ids.items()}
         places = response["assignment"]["topicPartitions"]
         return {names[each["topicId"]]: sorted(each["partitions"]) for each in places}
 
     def group(self) -> ShareGroup | None:
-        """The group as the coordinator knows it."""
         found = groups.find(self.cell.tables.of(1), GROUP)
         assert found is None or isinstance(found, ShareGroup)
         return found
 
     def states(self) -> list[str]:
-        """The keys of the share coordinator's states."""
         return [key for key in self.cell.tables.groups.keys("1/") if "/share-state/" in key]

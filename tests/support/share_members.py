@@ -79,12 +79,10 @@ def got(response: Any) -> Any:
 
 
 def batch(first: int, last: int, *types: int) -> dict[str, Any]:
-    """Acknowledgements, both offsets inclusive."""
     return {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": list(types)}
 
 
 def completed(bench: Shared) -> list[Any]:
-    """The responses to ShareFetches."""
     return [
         each for each in bench.responses.values() if each["requestHeader"]["requestApiKey"] == 78
     ]

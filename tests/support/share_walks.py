@@ -40,7 +40,6 @@ class ShareWalk(RandomWalk):
 
     @property
     def groups(self) -> list[str]:
-        """The groups of the walk."""
         return [self.group, self._nobody]
 
     def openings(self) -> list[Step]:
@@ -58,7 +57,6 @@ class ShareWalk(RandomWalk):
         return Step("SHARE_FETCH", 2, body)
 
     def first_release(self, epoch: int) -> Step:
-        """It gives all records back."""
         every = [{"firstOffset": 0, "lastOffset": RECORDS - 1, "acknowledgeTypes": [RELEASE]}]
         batches = {self._place: every}
         body: Body = {"groupId": self.group, "memberId": "first", "shareSessionEpoch": epoch}
@@ -81,13 +79,11 @@ class ShareWalk(RandomWalk):
         return Step("READ_SHARE_GROUP_STATE", 0, {"groupId": self.group, "topics": topics})
 
     def step(self) -> Step:
-        """The next request."""
         kinds = (self._beat, self._fetch, self._acknowledge, self._look, self._set)
         (kind,) = self._chance.choices(kinds, (25, 40, 20, 10, 5))
         return kind()
 
     def observe(self, step: Step, response: Body) -> None:
-        """Learn from a response."""
         if step.body.get("groupId") != self.group:
             return
         member = step.body.get("memberId")
@@ -240,12 +236,10 @@ def records_in(state: Body) -> dict[int, tuple[int, int]]:
 
 
 def batches() -> list[bytes]:
-    """Records of each partition."""
     return [wire.batch(count, ts=WRITTEN_MS + count) for count in BATCHES]
 
 
 def _topics(places: list[Place], batches: dict[Place, list[Body]]) -> list[Body]:
-    """Partitions by topic, each with its acknowledgements."""
     found: dict[str, Body] = {}
     for place in dict.fromkeys(places):
         topic = found.setdefault(place[0], {"topicId": f"id:{place[0]}", "partitions": []})

@@ -88,7 +88,6 @@ class SlowNetwork:
         """Nothing to close."""
 
     def requested(self, api: str) -> list[list[str]]:
-        """The topics of the requests of an API."""
         return [topics for _, of, topics in self.requests if of == api]
 
 
@@ -133,7 +132,6 @@ class Users:
             made.close()
 
     def run(self, *acts: Callable[[], None]) -> None:
-        """Run each act in a thread of its own."""
         threads = [threading.Thread(target=self._user, args=(act,)) for act in acts]
         for each in threads:
             each.start()

@@ -11,7 +11,6 @@ NOON_MS = 1_795_348_800_123
 
 
 def taken(batch: int = 3, at_ms: int = NOON_MS, payload: bytes = b"logs") -> SnapshotContent:
-    """Source data of a snapshot of two cells."""
     return SnapshotContent(
         taken_ms=at_ms,
         batch=batch,

@@ -29,7 +29,6 @@ AT_THE_TOP = ("state", "streaming", "sinks", "brokertwin")
 
 
 def folder_of(name: str) -> Path:
-    """The directory of a room or of a part of one, or another one at the top."""
     is_inside = name.partition("/")[0] in set(PACKAGES) - set(AT_THE_TOP)
     return ROOT / "brokertwin" / name if is_inside else ROOT / name
 

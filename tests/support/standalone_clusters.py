@@ -34,7 +34,6 @@ class Standalone(NamedTuple):
     nodes: Sequence["subprocess.Popen[bytes]"]
 
     def executors(self) -> list[psutil.Process]:
-        """Return the JVMs of the current executors."""
         return [each for node in self.nodes for each in _executors_of(node)]
 
     def kill_worker(self, number: int) -> list[psutil.Process]:

@@ -17,8 +17,6 @@ HALF = 0.5
 
 
 class StandaloneProducer(ProducerMachine):
-    """One producer, and the nodes of its metadata."""
-
     def __init__(self, config: ProducerConfig) -> None:
         self._nodes = _InFlightRequests(config.max_in_flight_requests_per_connection)
         super().__init__(config, lambda: HALF, self._nodes)
@@ -79,6 +77,5 @@ class _InFlightRequests:
         return lost
 
     def deadlines(self, now: int) -> list[int]:
-        """Return when closed connections may be reopened."""
         down = (node for node in self._nodes if self._is_down(node))
         return [now + self._connections.delay_ms(node, now) for node in down]

@@ -6,7 +6,6 @@ BATCH = header(3, 7, 1, 0, size=90, baseTimestamp=START, maxTimestamp=START, mag
 
 
 def something_of_every_kind() -> Bench:
-    """A cluster with something of every kind."""
     bench = Bench()
     bench.topic("orders", 2)
     partition = {"index": 1, "batches": [BATCH]}

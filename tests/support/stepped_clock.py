@@ -21,7 +21,6 @@ class SteppedClock:
         self.tick_ms = 0
 
     def __call__(self) -> int:
-        """Return the time."""
         self.now += self.tick_ms
         return self.now
 
@@ -33,7 +32,6 @@ class SkippingClock:
         self.skipped_ms = 0
 
     def __call__(self) -> int:
-        """Return the time."""
         return now_ms() + self.skipped_ms
 
 

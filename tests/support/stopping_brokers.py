@@ -20,7 +20,6 @@ Intervene = Callable[[str, int], Any]
 
 
 def bootstrap_of(gateway: Running) -> list[str]:
-    """Where all brokers of a gateway are reached."""
     return [f"{host}:{port}" for host, port in gateway.addresses.values()]
 
 
@@ -35,7 +34,6 @@ def intervene_through(gateway: Running) -> Intervene:
 
 
 def create_topic(gateway: Running, **configs: str) -> None:
-    """A topic of three partitions, with a replica on each broker."""
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     topic = {"name": TOPIC, "numPartitions": PARTITIONS, "replicationFactor": BROKERS}
     with gateway.client(1, PATIENCE_S) as client:
@@ -45,14 +43,12 @@ def create_topic(gateway: Running, **configs: str) -> None:
 
 
 def partitions(gateway: Running, broker: int) -> list[dict[str, Any]]:
-    """The topic's partitions as a broker describes them."""
     with gateway.client(broker, PATIENCE_S) as client:
         response = client.call("METADATA", 9, {"topics": [{"name": TOPIC}]})
     return list(response["topics"][0]["partitions"])
 
 
 def all_in_sync(gateway: Running, broker: int) -> bool:
-    """Whether every replica is in sync, as a broker describes it."""
     return all(len(each["isrNodes"]) == BROKERS for each in partitions(gateway, broker))
 
 
@@ -87,7 +83,6 @@ def each_is_stopped_in_turn(gateway: Running, intervene: Intervene, **options: A
 
 
 def read_all(gateway: Running, **options: Any) -> list[bytes]:
-    """Every record of the topic, from the beginning to the end."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap_of(gateway), auto_offset_reset="earliest", **options
     )

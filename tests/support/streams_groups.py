@@ -13,13 +13,11 @@ NO_TASKS: dict[str, list[Any]] = {"activeTasks": [], "standbyTasks": [], "warmup
 
 
 def internal(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
-    """An internal topic of a topology."""
     listed = [{"key": key.replace("_", "."), "value": value} for key, value in configs.items()]
     return {"name": name, "partitions": partitions, "replicationFactor": 0, "topicConfigs": listed}
 
 
 def part(subtopology_id: str, *sources: str, **fields: Any) -> dict[str, Any]:
-    """A subtopology that reads topics."""
     given = {
         "subtopologyId": subtopology_id,
         "sourceTopics": list(sources),
@@ -33,7 +31,6 @@ def part(subtopology_id: str, *sources: str, **fields: Any) -> dict[str, Any]:
 
 
 def topology(*parts: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
-    """What members run."""
     return {"epoch": epoch, "subtopologies": list(parts)}
 
 
@@ -55,12 +52,10 @@ COUNTING = topology(
 
 
 def tasks(result: list[dict[str, Any]] | None) -> list[str]:
-    """Tasks by their names."""
     return [f"{each['subtopologyId']}_{n}" for each in result or [] for n in each["partitions"]]
 
 
 def task_ids(names: list[str]) -> list[dict[str, Any]]:
-    """Tasks as requests have them."""
     found: dict[str, list[int]] = {}
     for name in names:
         each, _, number = name.partition("_")
@@ -69,7 +64,6 @@ def task_ids(names: list[str]) -> list[dict[str, Any]]:
 
 
 def has(active: list[str], standby: list[str] | None = None) -> dict[str, Any]:
-    """Return the tasks that a member reports."""
     return NO_TASKS | {"activeTasks": task_ids(active), "standbyTasks": task_ids(standby or [])}
 
 
@@ -107,17 +101,14 @@ class StreamsBench(Bench):
         return self.beat(member, epoch, **fields)
 
     def describe(self) -> Any:
-        """Return the group as described to clients."""
         body = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
         return self.request("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
 
     def group(self) -> StreamsGroup:
-        """The group as the coordinator knows it."""
         found = groups.find(self.cell.tables.of(1), GROUP)
         assert isinstance(found, StreamsGroup)
         return found
 
 
 def codes(response: Any) -> list[int]:
-    """The statuses in a response."""
     return [each["statusCode"] for each in response["status"]]

@@ -47,7 +47,6 @@ class StreamsWalk(RandomWalk):
 
     @property
     def groups(self) -> list[str]:
-        """The groups of the walk."""
         return [self.group, self._nobody]
 
     def _topologies(self) -> list[Body]:
@@ -98,7 +97,6 @@ class StreamsWalk(RandomWalk):
         return MISSING_INTERNAL in codes or step.api in CHANGES
 
     def observe(self, step: Step, response: Body) -> None:
-        """Learn from a response."""
         if step.api != "STREAMS_GROUP_HEARTBEAT" or step.body["groupId"] != self.group:
             return
         member, error = step.body["memberId"], response["errorCode"]

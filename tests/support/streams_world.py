@@ -135,7 +135,6 @@ class StreamsWorld:
         return thread
 
     def go_on(self, name: str, thread: StreamThread) -> None:
-        """It goes on where it was."""
         self.threads[name] = thread
         for client in self._clients[name]:
             self.world.back(client)
@@ -182,11 +181,9 @@ class StreamsWorld:
         raise AssertionError(f"no partition of {topic} is known")
 
     def tasks(self) -> dict[str, list[TaskId]]:
-        """What runs, by thread."""
         return {name: thread.running for name, thread in self.threads.items()}
 
     def all_run(self) -> bool:
-        """Whether each task runs in one thread."""
         return sorted(t for got in self.tasks().values() for t in got) == sorted(self.layout.tasks)
 
     def read(self, topic: str) -> list[ProducerRecord]:
@@ -211,5 +208,4 @@ class StreamsWorld:
         return found
 
     def newest(self, topic: str) -> dict[bytes | None, bytes | None]:
-        """The newest value of each key of a topic."""
         return {message.key: message.value for message in self.read(topic)}

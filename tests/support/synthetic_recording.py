@@ -38,18 +38,15 @@ class SyntheticRecording:
     def add(
         self, client: str, api: str, requested: Any, response: Any, at: int = -1, end: int = 0
     ) -> None:
-        """One more exchange."""
         when = at if at >= 0 else 1000 * len(self.exchanges)
         self.exchanges.append(exchange(when, client, api, requested, response, end))
 
     def found(self, finder: Any) -> list[AuditFinding]:
-        """Return the results of a finder."""
         return list(finder(History(self.exchanges)))
 
     def init(
         self, client: str, epoch: int, error: int = 0, timeout_ms: int | None = None, **when: int
     ) -> None:
-        """An InitProducerId that gets an epoch."""
         request = {"transactionalId": "tx", "producerId": -1, "producerEpoch": -1}
         request |= {"transactionTimeoutMs": timeout_ms} if timeout_ms is not None else {}
         response = {"errorCode": error, "producerId": PRODUCER, "producerEpoch": epoch}
@@ -58,7 +55,6 @@ class SyntheticRecording:
     def end_txn(
         self, client: str, epoch: int, error: int = 0, committed: bool = True, **when: int
     ) -> None:
-        """An EndTxn."""
         request = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": epoch}
         self.add(
             client, "END_TXN", request | {"committed": committed}, {"errorCode": error}, **when
@@ -75,7 +71,6 @@ class SyntheticRecording:
         self.add(client, "ADD_PARTITIONS_TO_TXN", request, {"errorCode": 0, **response}, **when)
 
     def abort_marker(self, epoch: int, broker: int = 1, **when: int) -> None:
-        """A WriteTxnMarkers that a coordinator sends to abort a transaction."""
         topics = [{"name": TOPIC, "partitionIndexes": [0]}]
         marker = {"producerId": PRODUCER, "producerEpoch": epoch, "transactionResult": False}
         client = f"broker-{broker}-txn-marker-sender"
@@ -94,7 +89,6 @@ class SyntheticRecording:
     def produce(
         self, first: int, offset: int, count: int = 1, error: int = 0, topic_id: str = ""
     ) -> None:
-        """A batch, and the offset or the error that it got."""
         name = {"topicId": topic_id} if topic_id else {"name": TOPIC}
         batch = header(count, PRODUCER, 0, first)
         sent = {**name, "partitionData": [{"index": 0, "batches": [batch]}]}
@@ -109,7 +103,6 @@ class SyntheticRecording:
         self.add(client, "FETCH", request, fields)
 
     def high_watermark(self, value: int, **when: int) -> None:
-        """A Fetch whose response has the partition's high watermark."""
         read = {"partitionIndex": 0, "errorCode": 0, "highWatermark": value}
         response = {"errorCode": 0, "responses": [{"topic": TOPIC, "partitions": [read]}]}
         self.add("reader", "FETCH", {"sessionId": 0, "sessionEpoch": -1}, response, **when)
@@ -134,7 +127,6 @@ class SyntheticRecording:
         self.add(member, "JOIN_GROUP", request, response, **when)
 
     def leave(self, member: str) -> None:
-        """A LeaveGroup."""
         self.add(member, "LEAVE_GROUP", {"groupId": GROUP, "memberId": member}, {"errorCode": 0})
 
     def commit(
@@ -145,7 +137,6 @@ class SyntheticRecording:
         api: str = "OFFSET_COMMIT",
         **when: int,
     ) -> None:
-        """A commit of the partition."""
         place = [{"partitionIndex": 0, "committedOffset": offset}]
         request = {"groupId": GROUP, "memberId": client, "topics": [{"name": TOPIC}]}
         request |= {"topics": [{"name": TOPIC, "partitions": place}]}

@@ -50,7 +50,6 @@ Aside = list[tuple[str, str]]
 
 
 def plain(step: Step, printed: Printed, aside: Aside) -> list[str]:
-    """The lines that are compared."""
     out = printed.out
     for start, pattern in MEASURED.items():
         if step.line.startswith(start):
@@ -75,7 +74,6 @@ class Side:
         self._clients = Clients(bootstrap)
 
     def take(self, number: int, step: Step | Act) -> None:
-        """One step."""
         if not isinstance(step, Step):
             step(self._clients)
             return
@@ -115,13 +113,11 @@ def differing(real: Found, ours: Found) -> Iterator[tuple[str, str]]:
 
 
 def explains(difference: Difference, step: str, line: str) -> bool:
-    """Whether a difference that is known is the one of this line."""
     _, _, typed = step.partition(": ")
     return bool(re.match(difference.step, typed) and re.fullmatch(difference.lines, line))
 
 
 def unexplained(real: Found, ours: Found, known: Sequence[Difference]) -> list[str]:
-    """Differences that are not known, with the step."""
     return [
         f"{step}: {line}"
         for step, line in differing(real, ours)

@@ -159,7 +159,6 @@ class Clients:
             self._consumers.append(consumer)
 
     def leave(self) -> None:
-        """They leave."""
         for consumer in self._consumers:
             consumer.close()
 
@@ -168,7 +167,6 @@ Act = Callable[[Clients], None]
 
 
 def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
-    """Typed lines."""
     line = step.line.replace("{hanging}", str(clients.hanging_from))
     for name, path in files.items():
         line = line.replace("{" + name + "}", str(path))
@@ -176,7 +174,6 @@ def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
 
 
 def write_files(directory: Path, files: Mapping[str, Any] = FILES) -> dict[str, Path]:
-    """The files that steps name."""
     found = {}
     for name, given in files.items():
         found[name] = directory / name

@@ -117,7 +117,6 @@ MADE = "[comment]: # (made from the code: python -m tests.support.topic_schemas)
 
 
 def page() -> str:
-    """The whole page."""
     parts = [PAGE.read_text(encoding="utf-8").partition(MADE)[0] + MADE + "\n"]
     for spec in topics.specs(Settings(clusters=("default",))):
         key, value, structs = TOPICS[spec.name]
@@ -129,7 +128,6 @@ def page() -> str:
 
 
 def json_schema() -> str:
-    """The schemas of all documents and of what they contain, as JSON Schema."""
     structs = [_without_raw(each) for _, _, structs in TOPICS.values() for each in structs]
     _, definitions = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
     document = {"$schema": SCHEMA_ID, "title": "Topics of a job", "$defs": definitions}
@@ -188,7 +186,6 @@ def _default(field: inspect.Field) -> str:
 
 
 def _type(kind: inspect.Type) -> str:
-    """The name of a type."""
     if isinstance(kind, inspect.StructType):
         return f"`{kind.cls.__name__}`"
     if isinstance(kind, inspect.UnionType):

@@ -10,12 +10,10 @@ Stores = Mapping[str, KeyValueStore]
 
 
 def as_it_is(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
-    """Forward its input."""
     return [message]
 
 
 def copying(*topics: str, sink: str = "out") -> Topology:
-    """One sub-topology without a store."""
     topology = Topology()
     topology.add_source("in", topics)
     topology.add_processor("copy", as_it_is, ["in"])

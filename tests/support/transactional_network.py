@@ -53,8 +53,6 @@ class Ended(NamedTuple):
 
 
 class UnderWay(NamedTuple):
-    """A request to a coordinator."""
-
     request_id: int
     node: int
     sent: int
@@ -117,7 +115,6 @@ class TransactionalNetwork(Network):
         }
 
     def _begin(self) -> bool:
-        """Whether there is a transaction, a new one where there was none."""
         if self.transactions.state is State.READY:
             self.transactions.begin()
         return self.transactions.state is State.IN_TRANSACTION

@@ -128,7 +128,6 @@ class TransactionBench(Bench):
         return part["errorCode"], part["baseOffset"]
 
     def add_offsets(self, name: str, holder: tuple[int, ...], group: str = "g") -> int:
-        """The error of AddOffsetsToTxn."""
         body = {
             "transactionalId": name,
             "producerId": holder[0],
@@ -147,7 +146,6 @@ class TransactionBench(Bench):
         partition: int = 0,
         **fields: Any,
     ) -> int:
-        """The error of a TxnOffsetCommit of one partition."""
         committed = {
             "partitionIndex": partition,
             "committedOffset": offset,
@@ -175,13 +173,11 @@ class TransactionBench(Bench):
         return part["errorCode"], part["committedOffset"]
 
     def described(self, name: str = "t1") -> dict[str, Any]:
-        """What DescribeTransactions returns for an id."""
         response = self.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]})
         described: dict[str, Any] = response["transactionStates"][0]
         return described
 
     def state_of(self, name: str = "t1") -> str:
-        """The state of a transactional id."""
         return str(self.described(name)["transactionState"])
 
     def read(self, partition: int = 0) -> dict[str, Any]:

@@ -40,18 +40,14 @@ SERVES = {
 
 
 class Server(NamedTuple):
-    """A command that goes on in the background."""
-
     text: str
     process: "subprocess.Popen[bytes]"
     log: Path
 
     def output(self) -> str:
-        """Its output."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
-        """Press Ctrl-C."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         self.process.wait(TIMEOUT_S)
@@ -124,7 +120,6 @@ class Reader:
         return output
 
     def close(self) -> None:
-        """Stop what still serves, the newest first."""
         for server in reversed(self._servers):
             server.stop()
         subprocess.run(

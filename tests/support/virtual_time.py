@@ -29,7 +29,6 @@ class VirtualTime:
         self._notifications = 0
 
     def __call__(self) -> int:
-        """Return the time."""
         return self.now
 
     def __enter__(self) -> bool:
@@ -40,7 +39,6 @@ class VirtualTime:
 
     @contextmanager
     def thread(self) -> Iterator[None]:
-        """One of the threads that time waits for, until it ends."""
         try:
             yield
         finally:

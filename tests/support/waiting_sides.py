@@ -81,7 +81,6 @@ class WaitingSide:
                 self.come[place] = step, response
 
     def is_to_respond(self) -> bool:
-        """Whether all members wait in a join, which is then over."""
         joins = {
             step.body["memberId"] or place
             for place, step in self.requested.items()
@@ -90,7 +89,6 @@ class WaitingSide:
         return len(joins) == len(self.group["members"]) and not self._walk.given
 
     def close(self) -> None:
-        """The members' connections end."""
         for each in self._connections.values():
             each.close()
 

@@ -101,7 +101,6 @@ class Side:
         return self._stack.enter_context(Client(self._address))
 
     def create(self, names: Mapping[str, int]) -> None:
-        """Create topics with these numbers of partitions."""
         topics = [
             {"name": name, "numPartitions": count, "replicationFactor": 1}
             | {"assignments": [], "configs": []}
@@ -114,7 +113,6 @@ class Side:
         self.wait_for(names)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Deletes topics, where they are there."""
         there = [name for name, count in self.partition_counts(names).items() if count]
         if there:
             body = {"topicNames": there, "timeoutMs": 30_000}
@@ -122,7 +120,6 @@ class Side:
             self.wait_for(dict.fromkeys(there, 0))
 
     def begin(self, groups: list[str], settings: Mapping[str, str]) -> None:
-        """The groups have their coordinator, and these settings hold for them."""
         request = {"groups": groups, "includeAuthorizedOperations": False}
         sought = {"keyType": 0, "coordinatorKeys": groups}
 
@@ -175,7 +172,6 @@ class Side:
         settle(self._client)
 
     def write(self, name: str, partition: int, records: bytes) -> None:
-        """Writes records."""
         reported = self._client.produce(name, records, partition)
         assert reported["errorCode"] == 0, reported
 
@@ -187,11 +183,9 @@ class Side:
         return self.shown(step, self._client.call(step.api, step.version, json.loads(body)), names)
 
     def call(self, api: str, version: int, body: Body) -> Body:
-        """A response as it is."""
         return self._client.call(api, version, body)
 
     def shown(self, step: Step, reported: Body, names: list[str]) -> Body:
-        """A response, as it is compared."""
         response = json.dumps(reported, default=_whole_batches)
         for name, ident in self.ids.items():
             response = response.replace(ident, f"id:{name}")
@@ -233,8 +227,6 @@ class Sides(NamedTuple):
 
 
 class Walking(Protocol):
-    """Draws steps from the responses received."""
-
     groups: list[str]
 
     def step(self) -> Step:

@@ -142,7 +142,6 @@ class Shown:
         self._status = status
 
     def status(self) -> Status:
-        """The document."""
         return self._status
 
 

@@ -10,8 +10,6 @@ FETCH = 1
 
 
 class NotedFetch(NamedTuple):
-    """Session fields of a fetch, and the number of its partitions."""
-
     client_id: str
     session_id: int
     epoch: int
@@ -45,20 +43,16 @@ class WatchedEngine:
         self.fetches: list[NotedFetch] = []
 
     def __getattr__(self, name: str) -> Any:
-        """All the rest is the engine's."""
         return getattr(self._engine, name)
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
-        """Note the request and hand it on."""
         fetch = noted(request)
         if fetch is not None:
             self.fetches.append(fetch)
         return self._engine.submit(request)
 
     def of(self, client_id: str) -> list[NotedFetch]:
-        """The fetches of a client."""
         return [fetch for fetch in self.fetches if fetch.client_id == client_id]
 
     def incremental(self, client_id: str) -> int:
-        """How many fetches of a client went on in a session."""
         return sum(1 for fetch in self.of(client_id) if fetch.epoch > 0)

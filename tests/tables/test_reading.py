@@ -29,7 +29,6 @@ def replayed() -> Tables:
 
 
 def with_topics(*names: str) -> dict[str, dict[str, bytes]]:
-    """Return the columns of a cell with topics of one partition."""
     bench = Bench()
     for name in names:
         bench.topic(name, 1)

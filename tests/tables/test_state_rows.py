@@ -22,7 +22,6 @@ def one(bench: Bench, kind: ItemKind, **found: object) -> dict[str, object]:
 
 
 def commit(bench: Bench, partition: int, offset: int) -> None:
-    """Commit an offset of the group `g` in `orders`."""
     committed = {"partitionIndex": partition, "committedOffset": offset}
     topics = [{"name": "orders", "partitions": [committed]}]
     body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}

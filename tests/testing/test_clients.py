@@ -27,8 +27,6 @@ class Producer(Protocol):
 
 
 class KafkaPython:
-    """kafka-python's producer."""
-
     def __init__(self, broker: KafkaBroker, **config: Any) -> None:
         self._producer = kafka.KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, client_id="tested", **config
@@ -86,7 +84,6 @@ Start = Callable[..., Producer]
 
 @pytest.fixture(params=[KafkaPython, Confluent])
 def start(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> Iterator[Start]:
-    """Start a producer that is closed at the end."""
     started = []
 
     def start_one(**config: Any) -> Producer:

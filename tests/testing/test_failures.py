@@ -42,7 +42,6 @@ def produce(client: Client, *topics: dict[str, Any], acks: int = -1) -> dict[str
 
 
 def codes(response: dict[str, Any]) -> dict[tuple[str, int], int]:
-    """Return the error of each partition of a Produce response."""
     return {
         (topic["name"], partition["index"]): partition["errorCode"]
         for topic in response["responses"]

@@ -17,7 +17,6 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def produce(number: int) -> Body:
-    """A record of an idempotent producer."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, 5, 0, number, 1000)
     builder.append(0, int(time.time() * 1000), b"key", b"value", [])
     partition = {"index": 0, "records": bytes(builder.build())}
@@ -26,14 +25,12 @@ def produce(number: int) -> Body:
 
 
 def commit(number: int) -> Body:
-    """A commit without a member."""
     partition = {"partitionIndex": 0, "committedOffset": number, "committedMetadata": ""}
     topics = [{"name": "events", "partitions": [partition]}]
     return {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
 
 
 def heartbeat(number: int) -> Body:
-    """A heartbeat that joins, then one without news."""
     body: dict[str, Any] = {"groupId": "h", "memberId": MEMBER, "memberEpoch": number}
     if number:
         return {**body, "rebalanceTimeoutMs": -1}

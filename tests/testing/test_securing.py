@@ -16,7 +16,6 @@ USERS = {"alice": "secret"}
 
 
 def produced(broker: KafkaBroker, **settings: Any) -> int:
-    """Return the offset of a record produced with these settings."""
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **settings)
     try:
         return int(producer.send("orders", b"one").get(timeout=20).offset)

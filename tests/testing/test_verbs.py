@@ -26,7 +26,6 @@ def values(broker: KafkaBroker, topic: str = "orders") -> list[bytes | None]:
 
 
 def produce(client: Client, value: bytes) -> int:
-    """Return the error of a Produce request."""
     error: int = client.produce("orders", batch(value))["errorCode"]
     return error
 

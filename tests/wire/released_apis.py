@@ -44,7 +44,6 @@ def _versions(schema: dict[str, Any]) -> list[int]:
 
 
 def text_of(jars: dict[str, Path]) -> str:
-    """Return the JSON document, one release on a line."""
     lines = [
         f'"{release}": {json.dumps(apis_of(jar), separators=(",", ":"))}'
         for release, jar in jars.items()

@@ -38,7 +38,6 @@ RENAMED = {
 
 
 def text_of(jars: Iterable[Path], release: str) -> str:
-    """The schemas as a JSON document with a message on each line."""
     return _text(_parts([schema for jar in jars for schema in _schemas(jar)]), release)
 
 
@@ -121,7 +120,6 @@ def _field(found: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(folder: str, release: str) -> None:
-    """Read the jars of a folder and write the schemas."""
     jars = sorted(Path(folder).glob("kafka-*.jar"))
     if release == KAFKA_VERSION:
         TARGET.write_text(text_of(jars, release), encoding="utf-8")

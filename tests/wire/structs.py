@@ -141,7 +141,6 @@ class Family:
         return struct.message + name if is_common else name
 
     def names_in(self, struct: Struct) -> dict[str, str]:
-        """The names of the structs in its fields, by the names of the fields."""
         parts = {each.path: each for each in self.structs[struct.message]}
         found = {field["name"]: f"{struct.path}.{field['name']}" for field in struct.fields}
         return {name: self.name_of(parts[path]) for name, path in found.items() if path in parts}
@@ -185,7 +184,6 @@ class Lines:
         return is_always and "default" not in field and not is_left_out
 
     def _type(self, field: dict[str, Any]) -> tuple[str, str]:
-        """The type and the default."""
         is_array = field["type"].startswith("[]")
         is_null = str(field.get("default")) == "null"
         if "fields" in field:
@@ -226,7 +224,6 @@ def _literal(field: dict[str, Any], default: str) -> str:
 
 
 def body(family: Family, struct: Struct) -> str:
-    """The class of a struct of a request or a response."""
     lines, name = Lines(family, struct), family.name_of(struct)
     base = overlay.BASES.get(struct.path, "Body")
     is_request = family.is_of_request(struct)
@@ -241,7 +238,6 @@ def body(family: Family, struct: Struct) -> str:
 
 
 def _is_in_body(struct: Struct, field: dict[str, Any]) -> bool:
-    """False for records, for fields of former versions, and for those that the model leaves out."""
     first, last = versions_of(field["versions"])
     is_former = last < struct.versions[0] or first > struct.versions[1]
     return field["type"] != "records" and not is_former and not _is_left_out(struct, field)
@@ -283,7 +279,6 @@ def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
 
 
 def _declared(field: dict[str, Any], names: dict[str, str]) -> str:
-    """The line of a field of a row."""
     is_array, default = field["type"].startswith("[]"), str(field.get("default"))
     if "fields" in field:
         kind = names[field["name"]]
@@ -433,7 +428,6 @@ def _rows(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _unions(place: str, classes: dict[str, str]) -> Iterator[str]:
-    """The types of all keys and of all values of a module of several rows of groups."""
     if not place.endswith("_group_rows"):
         return
     for kind, base in (("Key", "(RowKey)"), ("Value", "(Row)")):

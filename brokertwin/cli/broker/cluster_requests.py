@@ -16,15 +16,11 @@ FINE = (Error.NONE, Error.ELECTION_NOT_NEEDED)
 
 
 class Place(NamedTuple):
-    """A partition."""
-
     topic: str
     partition: int
 
 
 class PartitionResult(NamedTuple):
-    """Result for a partition."""
-
     place: Place
     error: Error
     message: str | None

@@ -18,8 +18,6 @@ app = group()
 
 
 class MechanismName(StrEnum):
-    """The SCRAM mechanisms, which have their own entries."""
-
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 

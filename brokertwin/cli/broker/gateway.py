@@ -268,7 +268,6 @@ async def _serve(
     control: "Control | None",
     http: HttpPort,
 ) -> None:
-    """Serve until a signal arrives."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

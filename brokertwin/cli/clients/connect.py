@@ -188,7 +188,6 @@ class Working:
 
     @property
     def is_over(self) -> bool:
-        """True if a worker failed."""
         return self._is_over.is_set()
 
     @property
@@ -198,12 +197,10 @@ class Working:
 
     @property
     def has_begun(self) -> bool:
-        """True if the tasks of every worker are running."""
         busy = [each.threads for each in self._workers if not each.threads.is_empty]
         return bool(busy) and all(threads.have_begun for threads in busy)
 
     def stop(self) -> None:
-        """Stop all tasks and workers."""
         self._is_over.set()
         for thread in self._threads:
             thread.join(JOIN_S)

@@ -463,5 +463,4 @@ def document(
 
 
 def text(data: bytes) -> str:
-    """Decode bytes as text."""
     return data.decode(errors="backslashreplace")

@@ -288,7 +288,6 @@ def _send(
     threads: int | None,
     size: int | None,
 ) -> None:
-    """Send messages, in transactions of `size` if the producer has transactions."""
     from brokertwin.clients.io.producer import TransactionError
     from brokertwin.protocol.errors import error_name
 
@@ -373,8 +372,6 @@ def _in_transactions(
 
 
 class ProduceResults:
-    """Results of records."""
-
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json

@@ -54,7 +54,6 @@ class ShareMember(ShareConsumer):
         return taken
 
     def printed(self, record: ShareRecord) -> None:
-        """Note that a record was printed."""
         self._printed.append(record)
 
     def events(self) -> list[Event]:

@@ -103,8 +103,6 @@ Server = Annotated[
 
 
 class StreamsOptions(NamedTuple):
-    """Options of each application."""
-
     application_id: ApplicationId = None
     threads: ThreadCount = 1
     exactly_once: ExactlyOnce = False

@@ -34,8 +34,6 @@ BUILT_IN = "default"
 
 
 class On(StrEnum):
-    """What to check."""
-
     SNAPSHOT = "snapshot"
     REQUESTS = "requests"
     RESPONSES = "responses"

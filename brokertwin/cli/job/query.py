@@ -116,7 +116,6 @@ def _of_job(
 def _give(
     found: "pa.Table", as_json: bool, as_csv: bool, parquet: Path | None, origin: str
 ) -> None:
-    """Print or write the rows."""
     if parquet is not None:
         import pyarrow.parquet as pq
 

@@ -106,7 +106,6 @@ def described(taken: "Published") -> str:
 
 
 def show(taken: "Published", as_json: bool) -> None:
-    """Print a snapshot."""
     if as_json:
         found = taken.snapshot
         show_json(

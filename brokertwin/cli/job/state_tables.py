@@ -101,7 +101,6 @@ def listed(rows: "list[Row]", all_items: bool) -> "list[Row]":
 
 
 def show_hidden(rows: "list[Row]", shown: "list[Row]") -> None:
-    """Print the number of hidden rows."""
     if len(shown) < len(rows):
         hidden = counted(len(rows) - len(shown), "row")
         out.print(f"{hidden} of internal topics hidden; add --all to show them")

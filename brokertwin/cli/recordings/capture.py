@@ -319,7 +319,6 @@ class _Reporter:
                     live.update(_table(counts, recorder.lost), refresh=True)
 
     def ended(self, counts: "CaptureCounts", recorder: "Recorder") -> None:
-        """Show the totals."""
         if self._as_json:
             self._print({"event": "ended", **_numbers(counts, recorder)})
         elif not self._is_quiet:

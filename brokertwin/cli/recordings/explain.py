@@ -391,7 +391,6 @@ def _stored_state(directory: Path) -> "StoredState":
 
 
 def _exchanges(where: Where, needed: "NeededLines | None" = None) -> "list[Exchange]":
-    """Return the recorded exchanges in order."""
     return _recording(where, needed=needed).exchanges
 
 

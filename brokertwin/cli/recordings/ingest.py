@@ -27,7 +27,8 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.recordings.formats.batches import Completion, Headers, Needs
+    from brokertwin.protocol.batch_headers import Headers
+    from brokertwin.recordings.formats.batches import Completion, Needs
     from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
     from brokertwin.recordings.formats.order import Sorter
     from brokertwin.recordings.formats.pipeline import FileReading
@@ -204,7 +205,6 @@ class _Work:
         self.bar = Progress(disable=True)
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
-        """Read all sources into the sorter."""
         from brokertwin.recordings.formats.lines import size_of
         from brokertwin.recordings.formats.pipeline import read_files, sort
 
@@ -232,7 +232,7 @@ class _Work:
             return None
         headers = dump_files.read(dumps)
         if client is not None:
-            from brokertwin.recordings.formats import batch_reader
+            from brokertwin.clients.io import batch_reader
 
             task = self.bar.add_task("reading batches", total=len(needs.offsets))
             found = batch_reader.read(client, needs.offsets, lambda: self.bar.advance(task))
@@ -243,7 +243,6 @@ class _Work:
     def write(
         self, sorter: "Sorter", headers: "Headers | None", needs: "Needs", out_file: Path
     ) -> "Completion":
-        """Write the documents in order."""
         from brokertwin.recordings.formats.batches import Completion
         from brokertwin.recordings.formats.pipeline import in_order
 

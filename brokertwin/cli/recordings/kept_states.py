@@ -38,7 +38,6 @@ def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSetting
 
 
 def warn_of_overlap(begins: "KeptState", history: "Recording") -> None:
-    """Warn if a recording starts before the end of the state that it continues from."""
     from brokertwin.recordings.history.words import moment
 
     first = min((exchange.time for exchange in history.exchanges), default=begins.now_ms)

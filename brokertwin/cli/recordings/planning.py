@@ -138,7 +138,6 @@ def _history(where: Where, begins: "KeptState | None") -> "Recording":
 
 
 def until(planned: "ReplayPlan", at: str | None, time_zone: str) -> Sequence[bytes]:
-    """Return the events up to --at, or all."""
     from brokertwin.recordings.formats.pipeline import zone_of
     from brokertwin.recordings.replay.until import events_until
 
@@ -179,7 +178,6 @@ def _recorded_settings(where: Where) -> dict[str, str]:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal."""
     with progress_bars() as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)

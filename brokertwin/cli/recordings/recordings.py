@@ -30,8 +30,6 @@ LATER = "After it has run, compare with `brokertwin send --check` and the same f
 
 
 class Job(NamedTuple):
-    """The job that gets a recording."""
-
     settings: "Settings"
     client: "ClientProperties"
     placed: "Placement"

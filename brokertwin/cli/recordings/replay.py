@@ -253,7 +253,6 @@ def _report(
     out: Path | None,
     is_json: bool,
 ) -> None:
-    """Write and print a comparison."""
     from brokertwin.recordings.replay import report
     from brokertwin.recordings.replay.documents import comparison_document, json_lines
 

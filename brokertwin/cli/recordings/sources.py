@@ -28,7 +28,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.formats.batches import Headers
+    from brokertwin.protocol.batch_headers import Headers
     from brokertwin.recordings.formats.pipeline import Source
     from brokertwin.recordings.formats.prefilter import NeededLines
     from brokertwin.settings import Settings
@@ -105,7 +105,6 @@ class Where(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the source."""
         if self.topic is not None:
             return [f"the topic {self.topic}"]
         return ["the job's topics"] if self.job else [path.name for path in self.files]
@@ -121,7 +120,6 @@ class Where(NamedTuple):
         )
 
     def is_nowhere(self) -> bool:
-        """True if no source is given."""
         return not self.files and self.topic is None and not self.job
 
     def headers(self) -> "Headers | None":

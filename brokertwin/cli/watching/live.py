@@ -198,7 +198,6 @@ def _run(
     stop: threading.Event,
     watched: "LiveSource",
 ) -> None:
-    """Run the query until it ends. Exits if it fails."""
     from brokertwin.streaming.job.runner import QueryFailed
     from brokertwin.streaming.live import runner
 
@@ -267,7 +266,6 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def show_progress(progress: "LiveProgress") -> None:
-    """Show a micro-batch as a line."""
     counts = progress.counts
     say(
         f"batch {progress.batch}: {progress.rows:,} rows in {progress.seconds:.2f} s,"

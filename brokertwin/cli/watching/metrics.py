@@ -133,7 +133,6 @@ class StatusCollector(Collector):
 
 
 def registry(status: Callable[[], Status]) -> CollectorRegistry:
-    """Return a registry with the metrics of a document."""
     made = CollectorRegistry()
     made.register(StatusCollector(status))
     return made

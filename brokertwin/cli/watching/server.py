@@ -72,7 +72,6 @@ def listen_address(text: str, option: str = OPTION) -> tuple[str, int]:
 
 
 def app(source: "StatusSource") -> "WSGIApplication":
-    """Return the WSGI application."""
     metrics = make_wsgi_app(registry(source.status))
     page = (resources.files("brokertwin.cli.watching") / "page.html").read_bytes()
     pages: dict[str, Callable[[], Reply]] = {
@@ -109,8 +108,6 @@ def _health(is_well: bool, word: str) -> Reply:
 
 
 class _Handler(WSGIRequestHandler):
-    """Log no requests."""
-
     timeout = SLOW_S
 
     def log_message(self, format: str, *args: Any) -> None:

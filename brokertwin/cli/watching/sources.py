@@ -81,7 +81,6 @@ class Pulse:
             self._phase = Phase.RUNNING
 
     def stopping(self) -> None:
-        """Note that the process is stopping."""
         self._phase = Phase.STOPPING
 
     def is_alive(self) -> bool:
@@ -206,7 +205,6 @@ class JobSource(StatusBase):
         )
 
     def observe(self, progress: "QueryProgress") -> None:
-        """Note the end of a micro-batch."""
         self._progress = progress
         self._seen_ms = self._note_batch(progress.events, progress.seconds, progress.lag)
 
@@ -224,11 +222,9 @@ class JobSource(StatusBase):
         )
 
     def no_snapshot(self) -> None:
-        """Note a failed snapshot."""
         self._snapshots = _counted(self._snapshots, "failed")
 
     def check(self, batch: int, found: "Sequence[BatchCheck]") -> None:
-        """Note the checks of a micro-batch."""
         findings = sum(len(each.checked.findings) for each in found)
         counted = _counted(self._checks, "unmet" if findings else "met")
         self._checks = msgspec.structs.replace(counted, batch=batch, findings=findings)
@@ -255,7 +251,6 @@ class JobSource(StatusBase):
 
 
 def of_lag(lag: Lag) -> dict[str, Any]:
-    """Return the parts of a status about the lag."""
     lags = [PartitionLag(*place, rows) for place, rows in sorted(lag.rows.items())]
     return {"lags": lags, "lag_time_ms": lag.time_ms}
 

@@ -203,8 +203,6 @@ class FindingCount(msgspec.Struct, frozen=True):
 
 
 class PartitionLag(msgspec.Struct, frozen=True):
-    """Unread rows of a partition."""
-
     topic: str
     partition: int
     rows: int

@@ -20,8 +20,6 @@ from brokertwin.state.core.java_hashes import JavaMap
 
 
 class PartitionMove(NamedTuple):
-    """The source and the target of a moved partition."""
-
     source: str
     target: str
 
@@ -62,7 +60,6 @@ class _Movements:
 
 
 def previous_owners(claims: dict[str, OwnedPartitions]) -> dict[TopicPartition, str]:
-    """The owner of each partition in the generation before the newest."""
     generations = {member: owned.generation for member, owned in claims.items()}
     known = [NO_GENERATION if each is None else each for each in generations.values()]
     newest = max(known, default=NO_GENERATION)
@@ -113,7 +110,6 @@ class _General:
         self._active = set(group.members)
 
     def assign(self) -> Assignment:
-        """Assign free partitions, then balance."""
         is_new = not max(self._assignment.values(), key=len)
         free = [partition for partition in self._partitions if partition not in self._owners]
         for partition in free:

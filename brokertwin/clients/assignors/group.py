@@ -45,13 +45,11 @@ class Group(NamedTuple):
     partition_counts: dict[str, int]
 
     def subscribers(self, topic: str) -> list[str]:
-        """The members that subscribe to a topic."""
         return [
             member for member, subscription in self.members.items() if topic in subscription.topics
         ]
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of the topics, in the topics' order."""
         return [
             TopicPartition(topic, partition)
             for topic in topics

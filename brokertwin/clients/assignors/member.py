@@ -61,10 +61,8 @@ class ConsumersOwn(MembersAssignor):
         partition_counts: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
     ) -> dict[str, bytes]:
-        """Assign with the protocol that all members support."""
         given = assign(AssignorName(name), partition_counts, subscriptions)
         return {member: encode_assignment(partitions) for member, partitions in given.items()}
 
     def assigned(self, name: str, generation: int, data: bytes) -> None:
-        """Remember the assignment for the next rebalance."""
         self._previous[name] = (sorted(decode_assignment(data)), generation)

@@ -64,7 +64,6 @@ def _assign(group: Group, claimed: dict[str, OwnedPartitions]) -> tuple[Assignme
 
 
 def _moving(group: Group, assignment: Assignment) -> Moving:
-    """Partitions that are new to one member and taken from another."""
     new: Moving = {}
     taken: set[TopicPartition] = set()
     for member, partitions in assignment.items():
@@ -92,7 +91,6 @@ class _EqualTopics:
         self._assignment: Assignment = {member: [] for member in group.members}
 
     def assign(self) -> tuple[Assignment, Moving]:
-        """Return the assignment and the partitions that change owner."""
         for member, owned in self._claims.owned.items():
             in_order = sorted(owned, key=lambda each: (each.partition, each.topic))
             self._keep(member, [p for p in in_order if p not in self._claims.doubly_claimed])
@@ -100,7 +98,6 @@ class _EqualTopics:
         return self._assignment, self._give_out([p for p in self._partitions if p not in kept])
 
     def _keep(self, member: str, owned: list[TopicPartition]) -> None:
-        """Keep the partitions of a member, up to its quota."""
         quota = self._quota
         has_room = self._over < self._over_max
         if len(owned) < quota:

@@ -62,12 +62,10 @@ class ConfigLog:
 
     @property
     def known(self) -> KnownConfigs:
-        """The offset and the number of tasks of each connector."""
         counts = {name: self._counts.get(name, 0) for name in self.connectors}
         return KnownConfigs(self.offset, counts)
 
     def tasks_of(self, connector: str) -> list[Config]:
-        """The task configurations of a connector, in order."""
         wanted = range(self._counts.get(connector, 0))
         return [self.tasks[ConnectTaskId(connector, at)] for at in wanted]
 
@@ -147,7 +145,6 @@ def connector_record(name: str, config: Config | None) -> Record:
 
 
 def fencing_record(name: str, count: int, generation: int) -> Record:
-    """Return the record that lets a generation of tasks start."""
     body = msgspec.json.encode({"task-count": count, "generation": generation})
     return f"{FENCING}{name}".encode(), body
 

@@ -32,7 +32,6 @@ class ConnectProtocol(StrEnum):
 
     @property
     def version(self) -> int:
-        """The version field of its messages."""
         return list(ConnectProtocol).index(self)
 
     @property
@@ -42,8 +41,6 @@ class ConnectProtocol(StrEnum):
 
 
 class AssignmentError(IntEnum):
-    """Error codes of an assignment."""
-
     NO_ERROR = 0
     CONFIG_MISMATCH = 1
 
@@ -80,7 +77,6 @@ class WorkerState(msgspec.Struct, frozen=True):
 
 
 def encode_state(state: WorkerState, protocol: ConnectProtocol) -> bytes:
-    """Encode a worker's state for one of its protocols."""
     assignment = state.assignment
     return ConnectWorkerState(
         url=state.url,

@@ -55,7 +55,6 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def task_count(self) -> int:
-        """The number of tasks."""
         return 1 if self.kind is ConnectorKind.SOURCE else self.tasks_max
 
     @property

@@ -37,8 +37,6 @@ from brokertwin.clients.consumer_coordinator import ClientMemberState
 
 
 class StartWork(NamedTuple):
-    """Start a connector or a task."""
-
     item: ConnectTaskId
     config: Config
 
@@ -113,7 +111,6 @@ class Herder:
         self.coordinator.stopped([item])
 
     def fenced(self, connector: str, generation: int) -> list[Command]:
-        """Let the tasks of a generation start."""
         if self.log.generations.get(connector) != generation or not self._leads:
             self.not_fenced(connector)
             return []
@@ -121,7 +118,6 @@ class Herder:
         return [WriteConfigs([fencing_record(connector, count, generation)])]
 
     def not_fenced(self, connector: str) -> None:
-        """Retry the fencing."""
         self._fencing.pop(connector, None)
 
     def _stop_taken(self) -> list[Command]:

@@ -55,7 +55,6 @@ class ConnectLeader:
         generation: int,
         last_completed: int = NO_GENERATION,
     ) -> dict[str, bytes]:
-        """Return the encoded assignment of each member."""
         states = {member: decode_state(data) for member, data in members.items()}
         offset = max(state.config_offset for state in states.values())
         base = Assignment(

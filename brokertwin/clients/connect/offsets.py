@@ -54,7 +54,6 @@ def status_record(
     generation: int,
     trace: str | None = None,
 ) -> Record:
-    """Return the status record of a connector or task."""
     kind = "connector" if item.is_connector else "task"
     body = {
         "state": state,

@@ -20,7 +20,6 @@ class SubmittedRecords:
         self._waiting.append((record_id, offset))
 
     def acked(self, record_id: int) -> None:
-        """Acknowledge a record."""
         self._acked.add(record_id)
         while self._waiting and self._waiting[0][0] in self._acked:
             first, self._committable = self._waiting.popleft()
@@ -33,5 +32,4 @@ class SubmittedRecords:
 
     @property
     def count(self) -> int:
-        """Number of records whose offsets wait."""
         return len(self._waiting)

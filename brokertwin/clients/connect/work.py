@@ -19,7 +19,6 @@ class ConnectTaskId(NamedTuple):
 
     @property
     def is_connector(self) -> bool:
-        """Whether it is the connector itself."""
         return self.task == CONNECTOR
 
     def __str__(self) -> str:
@@ -27,5 +26,4 @@ class ConnectTaskId(NamedTuple):
 
 
 def connectors_first(items: Iterable[ConnectTaskId]) -> list[ConnectTaskId]:
-    """Sort connectors before tasks, keeping the order of each."""
     return sorted(items, key=lambda item: not item.is_connector)

@@ -88,7 +88,6 @@ class WorkerCoordinator(ClassicMembership):
         self.tick(now)
 
     def stopped(self, items: Iterable[ConnectTaskId]) -> None:
-        """Record that the owner has stopped work."""
         self.stopping.difference_update(items)
 
     def deadlines(self) -> list[int]:
@@ -101,7 +100,6 @@ class WorkerCoordinator(ClassicMembership):
         self.leave("the worker is being closed")
 
     def on_response(self, now: int, request_id: int, response: Body) -> None:
-        """Handle a response."""
         self._now = now
         super().on_response(now, request_id, response)
 

@@ -92,7 +92,6 @@ class BlockingConnection:
                 request = steps.send(response)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
@@ -115,7 +114,6 @@ class BlockingConnection:
             self.pending.append(Pending(api, version, self._count))
 
     def send_frame(self, frame: bytes) -> None:
-        """Send bytes after their size."""
         self.send_bytes(_SIZE.pack(len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:

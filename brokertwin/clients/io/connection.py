@@ -85,8 +85,6 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class ConnectionPhase(Enum):
-    """Progress of a connection."""
-
     CONNECTING = auto()
     SHAKING = auto()
     LOGGING_IN = auto()
@@ -120,7 +118,6 @@ class ClientConnection:
 
     @property
     def interest(self) -> int:
-        """The selector events to wait for."""
         if self.phase is ConnectionPhase.CONNECTING:
             return selectors.EVENT_WRITE
         wants_write = bool(self._out) or self._handshake_wants_write
@@ -130,7 +127,6 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be sent."""
         return self.phase is ConnectionPhase.OPEN
 
     def happened(self, now_ms: int) -> Iterator[NetworkEvent]:
@@ -231,7 +227,6 @@ class ClientConnection:
         self._flush()
 
     def _framed(self, api: str, version: int, request_id: int, body: dict[str, Any]) -> bytes:
-        """Encode a request with its size."""
         header = {
             "requestApiKey": KEYS[api],
             "requestApiVersion": version,

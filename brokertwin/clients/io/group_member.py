@@ -63,7 +63,6 @@ class ClientGroupMember(Generic[AnyClient]):
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """The assigned partitions in order."""
         with self._lock:
             return self.client.subscription.assigned
 

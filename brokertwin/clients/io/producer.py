@@ -142,7 +142,6 @@ class Producer:
     def send_offsets_to_transaction(
         self, group_id: str, offsets: Mapping[TopicPartition, int], member: Generation
     ) -> None:
-        """Add offsets that a group member has consumed to the transaction."""
         self._transactions.send_offsets(group_id, offsets, member)
 
     def commit_transaction(self, timeout_ms: int = INIT_MS) -> list[RecordAcked | RecordFailed]:

@@ -37,13 +37,10 @@ class SaslLogin(NamedTuple):
     token: Callable[[], str] = str
 
     def __repr__(self) -> str:
-        """Hide the password."""
         return f"Login({self.mechanism}, {self.username})"
 
 
 class SaslRequest(NamedTuple):
-    """A request of an authentication."""
-
     api: str
     version: int
     body: dict[str, Any]

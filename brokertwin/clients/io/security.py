@@ -55,7 +55,6 @@ def security_of(kafka: Kafka) -> ClientSecurity:
 
 
 def overridden(kafka: Kafka, prefix: str) -> Kafka:
-    """Return properties in which those with a prefix override the others."""
     if isinstance(kafka, str):
         return kafka
     special = {n.removeprefix(prefix): v for n, v in kafka.values.items() if n.startswith(prefix)}

@@ -41,7 +41,6 @@ def wall_ms() -> int:
 
 
 def wait_for_any(networks: "Iterable[SocketNetwork]", timeout_ms: int) -> None:
-    """Wait until one of the networks has an event, at most `timeout_ms`."""
     with selectors.DefaultSelector() as every:
         for network in networks:
             for key in network.selector.get_map().values():
@@ -68,7 +67,6 @@ class SocketNetwork:
         self.selector.register(self._ear, selectors.EVENT_READ, None)
 
     def do(self, action: Action) -> None:
-        """Execute an action."""
         if isinstance(action, Connect):
             self._connect(action.node)
         elif isinstance(action, Send):
@@ -100,7 +98,6 @@ class SocketNetwork:
             self._bell.send(b"!")
 
     def close(self) -> None:
-        """Close all connections."""
         for node in list(self._connections):
             self._close(node)
         self.selector.close()

@@ -48,7 +48,6 @@ class StoreQuery(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The HTTP path of the query."""
         given = {"from": self.first, "to": self.last, "task": self.task and self.task.encode()}
         given["stale"] = b"1" if self.may_be_stale else None
         words = [
@@ -79,7 +78,6 @@ class StoreQuery(NamedTuple):
         )
 
     def header(self) -> QueryResult:
-        """The fields of every response."""
         return {"store": self.store, **({} if self.key is None else {"key": _text(self.key)})}
 
 
@@ -112,7 +110,6 @@ class StoreQueryServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server."""
         self._http.shutdown()
         self._http.server_close()
 

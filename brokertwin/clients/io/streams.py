@@ -44,8 +44,6 @@ Look = Callable[[str, StreamThread], None]
 
 
 class RunningThread:
-    """One thread, and the connections of its clients."""
-
     def __init__(
         self, kafka: Kafka, name: str, make: Callable[[Apart], StreamThread], look: Look
     ) -> None:
@@ -75,7 +73,6 @@ class RunningThread:
         self._thread.join(CLOSE_S)
 
     def join(self, timeout_s: float) -> bool:
-        """Whether the thread ended in time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -176,7 +173,6 @@ class StreamsInstance:
         self.close()
 
     def start_thread(self) -> str:
-        """Start a thread and return its name."""
         number = len(self.threads) + 1
         name = f"thread {number}"
         make = partial(
@@ -204,7 +200,6 @@ class StreamsInstance:
         return {name: each for name, each in self.threads.items() if name not in self._ended}
 
     def tasks(self) -> dict[str, list[str]]:
-        """The tasks that each thread runs."""
         return {
             name: [str(task) for task in running.stream.running]
             for name, running in self.threads.items()
@@ -219,6 +214,5 @@ class StreamsInstance:
                 running.kill()
 
     def kill(self) -> None:
-        """Kill all threads, as if the process died."""
         for running in self.threads.values():
             running.kill()

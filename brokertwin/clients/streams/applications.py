@@ -37,7 +37,6 @@ def word_count(source: str, sink: str) -> Topology:
 
 
 def split(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
-    """Split a line into records with the lower-case word as key."""
     words = (word for word in WORD.split((message.value or b"").lower()) if word)
     return [ProducerRecord(word, word, message.timestamp) for word in words]
 

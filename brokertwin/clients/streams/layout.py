@@ -58,7 +58,6 @@ class Layout(msgspec.Struct, frozen=True):
     changelogs: dict[str, tuple[int, str]]
 
     def stateful(self) -> set[TaskId]:
-        """The tasks that have stores."""
         with_stores = {number for number, _ in self.changelogs.values()}
         return {task for task in self.tasks if task.sub_topology in with_stores}
 
@@ -74,17 +73,14 @@ class Names:
         return f"{self._application_id}-{name}-repartition"
 
     def changelog(self, store: str) -> str:
-        """The changelog topic of a store."""
         return f"{self._application_id}-{store}-changelog"
 
     def topics_of(self, source: SourceNode) -> list[str]:
-        """The topics that a source reads."""
         if source.is_repartition:
             return [self.repartition(each) for each in source.topics]
         return list(source.topics)
 
     def topic_of(self, sink: SinkNode) -> str:
-        """The topic that a sink writes to."""
         return self.repartition(sink.topic) if sink.is_repartition else sink.topic
 
 

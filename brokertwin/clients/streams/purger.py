@@ -31,7 +31,6 @@ class Purger:
         self._read |= {at: offset for at, offset in offsets.items() if at.topic in self._topics}
 
     def work(self, now: int) -> None:
-        """Delete records if due."""
         is_in_flight = self._deletion is not None and not self._deletion.is_done
         if self._read and now >= self._not_before and not is_in_flight:
             self._not_before = now + self._interval_ms

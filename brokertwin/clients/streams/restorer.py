@@ -60,12 +60,10 @@ class Restorer:
         self._read()
 
     def forget(self, task: TaskId) -> None:
-        """Drop an active task."""
         if self._restoring.pop(task, None) is not None:
             self._read()
 
     def copy(self, tasks: Iterable[TaskId]) -> None:
-        """Maintain copies of exactly these tasks."""
         wanted = set(tasks)
         if wanted == self.copies.keys():
             return

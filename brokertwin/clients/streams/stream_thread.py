@@ -157,7 +157,6 @@ class StreamThread:
 
     @property
     def clients(self) -> list[ClientLoop]:
-        """The clients to drive now."""
         return [*self._needed, self._purger.client]
 
     @property
@@ -187,7 +186,6 @@ class StreamThread:
 
     @property
     def running(self) -> list[TaskId]:
-        """The running tasks, in order."""
         return sorted(t for t, task in self.tasks.items() if task.state is TaskState.RUNNING)
 
     def close(self) -> None:

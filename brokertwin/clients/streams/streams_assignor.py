@@ -122,8 +122,6 @@ class StreamsAssignor(MembersAssignor):
 
 
 class _Leader:
-    """One assignment."""
-
     def __init__(
         self,
         made: Layout,

@@ -48,7 +48,6 @@ class StreamsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def commit_ms(self) -> int:
-        """The commit interval of a thread."""
         if self.commit_interval_ms is not None:
             return self.commit_interval_ms
         return EOS_COMMIT_INTERVAL_MS if self.is_exactly_once else COMMIT_INTERVAL_MS

@@ -44,7 +44,6 @@ class TaskStores:
         }
 
     def restore(self, at: TopicPartition, message: ProducerRecord) -> None:
-        """Apply a changelog record."""
         assert message.key is not None, "a changelog's record has a key"
         self.changelogs[at].restore(message.key, message.value)
 
@@ -91,15 +90,12 @@ class StreamTask:
 
     @property
     def queued(self) -> int:
-        """Number of queued records."""
         return sum(map(len, self._queues.values()))
 
     def queued_of(self, at: TopicPartition) -> int:
-        """Number of queued records of a partition."""
         return len(self._queues[at])
 
     def add(self, at: TopicPartition, offset: int, message: ProducerRecord) -> None:
-        """Queue a fetched record."""
         self._queues[at].append((offset, message))
 
     def process(self) -> list[TaskOutput]:

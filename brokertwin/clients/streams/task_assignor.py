@@ -155,7 +155,6 @@ def _preference(
 
 
 def _to_threads(given: Mapping[str, list[TaskId]], processes: Processes, had: Had) -> Tasks:
-    """Distribute the tasks of each process over its threads."""
     found: Tasks = {}
     for name, threads in processes.items():
         floor, extra = divmod(len(given[name]), len(threads))

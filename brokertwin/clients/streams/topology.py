@@ -39,8 +39,6 @@ class SourceNode(msgspec.Struct, frozen=True):
 
 
 class Processor(msgspec.Struct, frozen=True):
-    """Processes the records of its parents."""
-
     process: Process
     parents: tuple[str, ...]
 
@@ -64,15 +62,12 @@ class SubTopology(msgspec.Struct, frozen=True):
     stores: dict[str, tuple[str, ...]]
 
     def sources(self) -> dict[str, SourceNode]:
-        """The sources by name."""
         return {name: node for name, node in self.nodes.items() if isinstance(node, SourceNode)}
 
     def sinks(self) -> dict[str, SinkNode]:
-        """The sinks by name."""
         return {name: node for name, node in self.nodes.items() if isinstance(node, SinkNode)}
 
     def children(self) -> dict[str, list[str]]:
-        """The children of each node, in the order of addition."""
         below: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name, node in self.nodes.items():
             for parent in parents_of(node):
@@ -80,7 +75,6 @@ class SubTopology(msgspec.Struct, frozen=True):
         return below
 
     def sources_above(self, names: Iterable[str]) -> set[str]:
-        """The sources that feed any of these nodes."""
         found: set[str] = set()
         to_look_at = list(names)
         while to_look_at:

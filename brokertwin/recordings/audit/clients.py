@@ -20,7 +20,6 @@ def throttled(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def deprecated(history: EntityHistory) -> Iterator[AuditFinding]:
-    """API versions that Kafka 4 refuses, by client."""
     for found in grouped(history.found(CLIENTS, DeprecatedVersion)):
         versions = ", ".join(f"{each.api} v{each.version} ({each.count})" for each in found)
         said = f"Uses {counted(len(found), 'API version')} that Kafka 4 refuses: {versions}."

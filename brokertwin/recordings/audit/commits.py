@@ -19,7 +19,6 @@ from brokertwin.recordings.sentences import said as said_of
 
 
 def back(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Groups whose committed offsets went back."""
     for found in grouped(
         history.found(GROUPS, OffsetWentBack), lambda each: (each.subject, each.line.name)
     ):

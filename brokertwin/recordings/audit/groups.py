@@ -41,10 +41,9 @@ def storms(history: EntityHistory) -> Iterator[AuditFinding]:
             f"{client} {what} {times(count)}{_reasons(causes, client, what)}"
             for (client, what), count in counts.most_common(CAUSES_SHOWN)
         ]
-        what = (
-            f"{counted(len(found), 'generation')}, up to {most} within a minute;"
-            f" because of them: {', '.join(ranked) or 'no request recorded'}."
-        )
+        noun = "epoch" if all(each.is_epoch for each in found) else "generation"
+        why = f"because of them: {', '.join(ranked)}" if ranked else "their causes are unknown"
+        what = f"{counted(len(found), noun)}, up to {most} within a minute; {why}."
         yield AuditFinding.of(found, what, often=len(found))
 
 
@@ -70,7 +69,6 @@ def dropped(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def refused(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Members that have to begin again, by group and error."""
     refusals = history.found(GROUPS, MemberRefused, InstanceFenced)
     for found in grouped(refusals, lambda each: (each.subject, each.code)):
         by = causers_of(found)
@@ -88,7 +86,6 @@ def exceeded(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def came_back(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Members that left and joined again, by group and client."""
     returned = history.found(GROUPS, MemberCameBack)
     for found in grouped(returned, lambda each: (each.subject, each.line.name)):
         client, often = found[0].line.name, counted(len(found), "time")

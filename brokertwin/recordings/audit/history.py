@@ -113,7 +113,6 @@ class History(FoldedFindings):
 
     @property
     def names(self) -> dict[str, str]:
-        """Topic id to name."""
         return self.recording.known.topics
 
     def of(self, *apis: str) -> Iterator[RecordedExchange]:
@@ -129,7 +128,6 @@ class History(FoldedFindings):
 
     @property
     def signs(self) -> Mapping[int, BrokerSigns]:
-        """Signs of life of the brokers."""
         found = Signs()
         for each in self.replication.exchanges:
             found.take(each)

@@ -86,7 +86,6 @@ def _evidence(found: Finding) -> Iterator[Evidence]:
 
 
 def _documents(found: Sequence[Finding]) -> list[dict[str, object]]:
-    """The consequences by kind and subject, each with its count, times and clients."""
     groups: dict[tuple[str, str, int], list[Finding]] = defaultdict(list)
     for each in found:
         groups[each.kind, each.subject.name, each.error].append(each)

@@ -20,7 +20,6 @@ def grown(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def beyond_end(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Groups that committed beyond the log end."""
     for found in grouped(history.found(LAGS, CommitBeyondEnd)):
         most, names = max(each.beyond for each in found), names_of(e.affected for e in found)
         said = f"{names} committed up to {most} records beyond the log end."

@@ -59,7 +59,6 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
 
 
 def _cause(found: Sequence[ProducerFenced]) -> str:
-    """The reason for the newer epochs of a fenced producer."""
     by = causers_of(found)
     causes = [f"newer epochs went to {by}"] if by else []
     shown = [why for each in found for why in each.causes if isinstance(why, TransactionAborted)]

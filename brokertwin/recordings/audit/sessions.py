@@ -44,7 +44,6 @@ def lost(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def churn(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Clients that open many sessions a minute."""
     opened: dict[str, list[SessionOpened]] = defaultdict(list)
     for each in history.found(sessions.CACHES, SessionOpened):
         opened[each.line.name].append(each)
@@ -60,7 +59,6 @@ def churn(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def without_room(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Clients that wanted a session while the cache had no room."""
     for found in grouped(history.found(sessions.CACHES, SessionDenied)):
         client, count = found[0].line.name, times(len(found))
         said = f"The cache was full: session requests of client {client} were refused {count}."

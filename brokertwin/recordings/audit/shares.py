@@ -63,7 +63,6 @@ def archived(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def rejected(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Records that members rejected, by group and client."""
     rejections = history.found(SHARE_GROUPS, RecordsRejected)
     for found in grouped(rejections, lambda each: (each.subject, each.line.name)):
         records, client = _records(found), found[0].line.name

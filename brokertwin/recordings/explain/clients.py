@@ -111,7 +111,6 @@ class ClientTimeline:
         return [str(each) for each in lost if each != NONE]
 
     def _of_timelines(self) -> Iterator[TimelineEntry]:
-        """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
             yield from ProducerTimeline(self._recording, key).story()
         for key in self.groups:
@@ -123,7 +122,9 @@ class ClientTimeline:
 def _timed(entry: TimelineEntry, exchange: Exchange) -> TimelineEntry:
     """The entry with the response of a client's log: its time, and its error."""
     where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
-    said = f"response of {where} after {exchange.latency_ms:.6g} ms"
+    said = f"response of {where}"
+    if exchange.latency_ms >= 0:
+        said += f" after {exchange.latency_ms:.6g} ms"
     if not exchange.is_recorded:
         said = f"no response of {where} in the log"
     error = (exchange.response or {}).get("errorMessage") or ""
@@ -135,21 +136,19 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
     """Number of requests in a client's log and times of responses, by API."""
     lines = []
     for api, count in Counter(each.api for each in exchanges).most_common():
-        latencies = sorted(
-            each.latency_ms for each in exchanges if each.api == api and each.is_recorded
-        )
+        responses = [each.latency_ms for each in exchanges if each.api == api and each.is_recorded]
+        latencies = sorted(each for each in responses if each >= 0)
         line = f"{api}: {counted(count, 'request')}"
         if latencies:
             middle = latencies[len(latencies) // 2]
             line += f", median {middle:.6g} ms, longest {latencies[-1]:.6g} ms"
-        if len(latencies) < count:
-            line += f", {count - len(latencies)} without a response in the log"
+        if len(responses) < count:
+            line += f", {count - len(responses)} without a response in the log"
         lines.append(line)
     return lines
 
 
 def producers_of(exchange: Exchange) -> list[str]:
-    """The keys of the producers of an exchange."""
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
@@ -160,7 +159,6 @@ def producers_of(exchange: Exchange) -> list[str]:
 
 
 def groups_of(exchange: Exchange) -> list[str]:
-    """The group of an exchange, if it names one."""
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []
 

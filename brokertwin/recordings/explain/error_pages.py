@@ -44,7 +44,6 @@ def code_of(name: str) -> int:
 
 
 def document(code: int) -> dict[str, Any]:
-    """An error for programs."""
     return {
         "code": code,
         "error": name_of(code),
@@ -103,7 +102,6 @@ def index() -> str:
 
 
 def _commands_for(code: int) -> str:
-    """Return the commands that explain an error."""
     line = "`brokertwin explain line FILE:LINE FILE…` explains one line with this error"
     story = _story_of(code)
     whole = f"`brokertwin explain {story} FILE…` shows the timeline, " if story else ""

@@ -112,7 +112,6 @@ class GroupTimeline:
 
     @property
     def transactional_ids(self) -> set[str]:
-        """Those that committed offsets of the group."""
         found = {each.request.get("transactionalId") for each in self._own}
         return {str(each) for each in found if each}
 
@@ -234,7 +233,6 @@ def _line(logged: Logged) -> TimelineEntry:
 
 
 def _said(exchange: RecordedExchange, known: KnownFacts) -> str:
-    """A request in words."""
     body = exchange.request
     member = body.get("memberId") or ""
     found = [f"member {member}"] if member else []

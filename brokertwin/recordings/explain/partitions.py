@@ -201,7 +201,6 @@ class PartitionTimeline:
         return TimelineEntry(*of, said, notes, refused)
 
     def _when(self, seen: RecordedExchange) -> float:
-        """When an exchange changed the partition, or had its response."""
         samples = self._at.get(seen.line.place)
         return samples[0].time if samples else seen.made
 
@@ -228,7 +227,6 @@ class PartitionTimeline:
                 yield f"the high watermark {difference.reported} was reported; {by_rule}"
 
     def _changed(self, api: str, request: Any, response: Any, bad: bool) -> Iterator[str]:
-        """Other changes of the partition's log in a response."""
         parts = list(parts_of(response, self.topics, self.number))
         follower = bodies.follower_of(request)
         if api in ("FETCH", "OFFSET_FOR_LEADER_EPOCH") and follower >= 0:
@@ -307,7 +305,6 @@ class PartitionTimeline:
         return f"{text} {'; '.join(silent)}.".replace(". broker", ". Broker") if silent else text
 
     def _latest(self, news: "News", time: float) -> WatermarkSample | None:
-        """The last change up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
         past = [each for each in samples if each.time <= time]
         return max(past, key=lambda each: each.time, default=None)

@@ -168,7 +168,6 @@ def cause_of(batch: SentBatch, found: Iterable[Finding]) -> str:
 
 
 def said_of_batch(batch: SentBatch) -> str:
-    """A batch in words, and its offset if it was written."""
     became = f"offset {batch.offset}" if not batch.error else "refused"
     return (
         f"{batch.topic}-{batch.partition}: producer {batch.producer_id} epoch {batch.epoch},"

@@ -93,6 +93,5 @@ class SessionTimeline:
 
 
 def _said(body: Any) -> str:
-    """A request in words."""
     named = size_of(body)
     return f"epoch {body.get('sessionEpoch')}" + (f", names {named} partitions" if named else "")

@@ -31,8 +31,6 @@ class Shade(StrEnum):
 
 
 class TimelineLine(NamedTuple):
-    """A line of a timeline."""
-
     shade: Shade
     text: str
 
@@ -50,7 +48,6 @@ class TimelineError(NamedTuple):
 
     @property
     def rule(self) -> Rule | None:
-        """The description of the error."""
         return RULES.get(self.code)
 
 
@@ -71,7 +68,6 @@ class TimelineEntry(NamedTuple):
     def at(
         cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
     ) -> "TimelineEntry":
-        """The entry of an exchange."""
         head = line.place, line.time, line.client, line.connection, line.api, line.version
         return cls(*head, said, notes, refused)
 
@@ -100,7 +96,6 @@ class TimelineEntry(NamedTuple):
                 )
 
     def document(self) -> dict[str, Any]:
-        """The entry as JSON."""
         made = self._asdict() | {
             "refused": [
                 {

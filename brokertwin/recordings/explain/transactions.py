@@ -46,7 +46,6 @@ class TransactionTimeline(ProducerTimeline):
             )
 
     def ending(self) -> list[str]:
-        """Each transaction, and the epoch of each producer id."""
         opened = self.entity.transaction
         lines = list(map(sentences.transaction, self.ended))
         lines += [sentences.open_transaction(opened)] if opened is not None else []
@@ -54,7 +53,6 @@ class TransactionTimeline(ProducerTimeline):
 
     @property
     def ended(self) -> list[TransactionEnded]:
-        """The transactions that have ended, in their order."""
         found = self._recording.found(producers.PRODUCERS, TransactionEnded)
         own = [e for e in found if e.producer.id == self.entity.name and e.began is not None]
         return sorted(own, key=lambda each: each.number)

@@ -75,7 +75,6 @@ class Brokers:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """`host:port` to the broker there."""
         found = self._addresses.items()
         return {f"{at.host}:{at.port}": min(brokers) for at, brokers in found if len(brokers) == 1}
 
@@ -194,7 +193,6 @@ def by_name(path: Path) -> int | None:
 
 
 def number_in(name: str, *forms: re.Pattern[str]) -> int | None:
-    """The number of a broker in a name."""
     found = next(filter(None, (form.search(name) for form in forms)), None)
     return int(found[1]) if found is not None else None
 

@@ -2,13 +2,14 @@
 
 client           what a log shows
 ---------------  ---------------------------------------------------------------------------
-Java             `NetworkClient` at DEBUG: bodies
+Java             `NetworkClient` at DEBUG, before Kafka 2.5 at TRACE: bodies
 kafka-python     2 and 3, at DEBUG: bodies; 3 names its client only in the bytes that it sends
 aiokafka         at DEBUG: bodies; it does not name its client
 KafkaJS          at DEBUG: bodies of responses with KafkaJS's names, or the text of an error
 librdkafka       `debug=protocol`: APIs, latencies; `debug=all`: errors
 franz-go         at LogLevelDebug: APIs, errors; it does not name its client
 Sarama           `Logger` and `DebugLogger`: some requests, errors; it does not name its client
+all              `client_refusals`: refusals in words, whose requests a log leaves out
 
 The lines may have any prefix of a logger, and be in its JSON.
 
@@ -28,7 +29,7 @@ import msgspec
 from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import METADATA
-from brokertwin.recordings.formats import java_text
+from brokertwin.recordings.formats import client_refusals, java_text
 from brokertwin.recordings.formats.client_errors import code_of
 from brokertwin.recordings.formats.documents import API_KEYS, NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
@@ -45,33 +46,41 @@ UNNAMED = "unnamed"
 COORDINATORS = 2**31 - 1
 """The Java client's node id of a coordinator is this minus the broker id."""
 
+UNKNOWN_LATENCY = -1.0
+"""Latency of a response whose request is not in the log."""
+
+AGAIN_MS = 100
+"""Maximum time between the lines of one refusal, in a log without its request."""
+
 PENDING_MAX = 1_000
 """Requests without a response that are kept for a connection and API."""
 
 MARKS = later(
     rb"CorrId \d"
-    rb"|\[thrd:[^\]]*\]: [^\n]{0,300}?(?:Broker: |EndTxn returned |Fetch failed at )"
+    rb"|(?:\[thrd:[^\]]*\]:|#(?:consumer|producer)-\d+\|(?:[A-Z]+\|)?) [^\n]{0,300}?"
+    rb"(?:Broker: |(?:EndTxn returned|AddOffsetsToTxn response from|Fetch failed at) )"
     rb"|request with header RequestHeader"
+    rb"|with correlation id \d+(?: to node |, received \{)"
     rb"|\(key: \d+, version: \d+\)(?:\"| ?\{)"
     rb"|Connection [^\n]{0,300}?>:? (?:Request|Response) \d+(?: \([\d.e-]+ ms\))?: \w"
     rb"|\] Send: bytearray\(b"
     rb"|(?:Request to|Response from) \S+ \d+: \w+_v\d"
     rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
-    rb"|\bproduced; broker: |\bretrying request; request: "
+    rb"|\bproduced\W{1,4}broker\W|\bretrying request\W{1,4}request\W"
     rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
-    rb"(?:err: [A-Z]+_|failed with [A-Z]+_)"
+    rb"(?:\berr(?:or)?\\?\"?[:=] ?\\?\"?[A-Z]+_|failed with [A-Z]+_)"
+    rb"|\berr(?:or)?\": ?\"[A-Z]+_[^\n]{0,300}\": ?\"(?:heartbeat|commit|join|sync|fetch) ?"
     rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
     rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
+    rb"|" + client_refusals.MARKS
 )
 """Patterns in lines of requests and responses, after the time."""
 
-OF_JSON = later(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)")
-"""KafkaJS, whose time and fields are in JSON behind the message."""
+TIME_BEHIND = later(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)|(?<!\S)(?:time|ts)=")
+"""KafkaJS, whose time and fields are in JSON behind the message, and logfmt."""
 
 
 class _Message(NamedTuple):
-    """A request or a response in a client's log."""
-
     client: str
     place: str
     broker: int
@@ -106,8 +115,6 @@ class _Failure(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """The name of the client of a request."""
-
     place: str
     key: int
     number: int
@@ -118,14 +125,14 @@ Found = _Message | _Failure | _Named | None
 
 
 class Exchanges:
-    """Pairs the requests and responses in a client's log."""
-
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], deque[Document]] = defaultdict(deque)
         self._done: dict[tuple[str, int], Document] = {}
         self._last_done: dict[int, Document] = {}
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
+        self._sent_keys: set[int] = set()
+        self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
         self._count = 0
 
     def take(
@@ -138,8 +145,7 @@ class Exchanges:
         if found is None:
             return None
         if isinstance(found, _Failure):
-            self._fail(found)
-            return iter(())
+            return self._fail(line, place, found, time)
         if isinstance(found, _Named):
             self._name(found)
             return iter(())
@@ -151,7 +157,7 @@ class Exchanges:
         for documents in self._pending.values():
             yield from documents
 
-    def _fail(self, found: _Failure) -> None:
+    def _fail(self, line: SourceLine, place: str, found: _Failure, time: int) -> Iterator[Document]:
         """Set the error of a response that has none; errors of the client itself are ignored."""
         code = code_of(found.error)
         if code is None and not found.error.startswith("Broker: "):
@@ -169,6 +175,29 @@ class Exchanges:
         done = max(of_client, key=_end, default=None)
         if done is not None and done.response in (raw({}), NO_RESPONSE):
             done.response = raw(_response_of(found.error, code))
+        elif len(found.keys) == 1 and found.keys[0] not in self._sent_keys:
+            yield from self._fail_alone(line, place, found, time, code)
+
+    def _fail_alone(
+        self, line: SourceLine, place: str, found: _Failure, time: int, code: Error | None
+    ) -> Iterator[Document]:
+        """Add the response of a request that the log leaves out; its lines are one refusal."""
+        (key,) = found.keys
+        client = found.client or UNNAMED
+        former = self._done.get((client, key))
+        said, at = self._alone.get((client, key), (None, 0))
+        if said == (code or found.error) and time - at < AGAIN_MS:
+            return
+        self._alone[client, key] = code or found.error, time
+        broker = _number_at_end(found.place)
+        sent = _Message(client, found.place, broker, key, UNKNOWN_VERSION, None, True, {})
+        self._count += 1
+        document = self._document(line, place, sent, client, broker, time)
+        document.response = raw(_response_of(found.error, code))
+        document.rest["responseTime"] = raw(UNKNOWN_LATENCY)
+        self._done[client, key] = document
+        if former is not None:
+            yield former
 
     def _name(self, found: _Named) -> None:
         """Set the client of the request that was just sent, and of those on its connection."""
@@ -183,6 +212,7 @@ class Exchanges:
     def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
         key = found.connection, found.key
         self._count += 1
+        self._sent_keys.add(found.key)
         client = self._clients.get(found.connection, found.client)
         broker = found.broker
         if broker == UNKNOWN_BROKER:
@@ -201,8 +231,12 @@ class Exchanges:
             began = time - round(found.latency_ms or 0)
             document = self._document(line, place, found, client, broker, began)
             document.request = raw(found.request or {})
-        latency = found.latency_ms if found.latency_ms is not None else time - document.time
-        document.rest["responseTime"] = raw(max(0.0, float(latency)))
+            latency = UNKNOWN_LATENCY if found.latency_ms is None else found.latency_ms
+        elif found.latency_ms is None:
+            latency = max(0.0, float(time - document.time))
+        else:
+            latency = found.latency_ms
+        document.rest["responseTime"] = raw(latency)
         document.request, document.response = renamed(found.key, document.request, raw(found.body))
         self._done[key] = self._last_done[found.key] = document
         if found.key == METADATA.key:
@@ -237,7 +271,6 @@ class Exchanges:
         return None
 
     def _learn(self, metadata: Any) -> None:
-        """Learn the addresses of brokers."""
         brokers = metadata.get("brokers") if isinstance(metadata, dict) else None
         for each in brokers if isinstance(brokers, list) else ():
             node = each.get("nodeId") if isinstance(each, dict) else None
@@ -260,30 +293,50 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"([^\s|\[\]\"':]+)#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"([^\s|()\[\]\"':]+)#(?:consumer|producer)-\d+")
 _RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
 )
-_RD_LINE = later(r"\[thrd:[^\]]*\]: (?:(?P<place>\S+?(?:/\S+)?): )?(?P<said>.*)", re.DOTALL)
-_RD_ERROR = later(r"Broker: .*?(?=: explicit actions|: actions|: retrying| \(|$)")
+_RD_LINE = later(
+    r"(?:\[thrd:[^\]]*\]:|#(?:consumer|producer)-\d+\|(?:[A-Z]+\|)?(?! \[thrd:)) "
+    r"(?:(?P<place>\S+?(?:/\S+)?): )?"
+    r"(?:(?:Fatal transaction error|Current transaction failed in state \w+"
+    r"|Fatal error: Broker: [^:]+): )?(?P<said>.*)",
+    re.DOTALL,
+)
+_RD_ERROR = later(
+    r"Broker: .*?(?=: (?:explicit )?actions|: retrying|: will rejoin|: re-querying|: error is"
+    r"|: \S+\[\d+\]@| \(|$)"
+)
 _RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     (later(form), apis)
     for form, apis in (
         (r"Failed to acquire (?:\w+ )?PID\b", ("INIT_PRODUCER_ID",)),
         (r"EndTxn returned (?P<name>[A-Z]\w+) in state", ("END_TXN",)),
-        (r"EndTxn \w+ failed: ", ("END_TXN",)),
+        (r"EndTxn \w+ failed: |Failed to end transaction: ", ("END_TXN",)),
         (r"\S+ \[\d+\]: Fetch failed at .*: (?P<name>[A-Z]\w+)$", ("FETCH",)),
+        (r"Fetch from broker \d+ failed|Fetch reply: ", ("FETCH",)),
+        (r"\S+ \[\d+\]: offset reset \(at .*: fetch failed ", ("FETCH",)),
+        (r"\S+ \[\d+\]: MessageSet with .* encountered error: ", ("PRODUCE",)),
         (r"AddPartitionsToTxn response: ", ("ADD_PARTITIONS_TO_TXN",)),
-        (r"Failed to add partition\b", ("ADD_PARTITIONS_TO_TXN",)),
+        (r"Failed to add partition", ("ADD_PARTITIONS_TO_TXN",)),
+        (r"AddOffsetsToTxn response from \S+: (?P<name>[A-Z]\w+)", ("ADD_OFFSETS_TO_TXN",)),
+        (r"Failed to add offsets to transaction", ("ADD_OFFSETS_TO_TXN",)),
+        (r"Failed to commit offsets to transaction", ("TXN_OFFSET_COMMIT",)),
         (r"Failed to find transaction coordinator: ", ("FIND_COORDINATOR",)),
-        (
-            r"Group \"[^\"]*\" heartbeat error response",
-            ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"),
-        ),
+        (r"Group \"[^\"]*\" FindCoordinator response error: ", ("FIND_COORDINATOR",)),
+        (r"Group \"[^\"]*\" heartbeat error response|Heartbeat failed due to ", ("HEARTBEAT",)),
+        (r"(?P<api>(?:Consumer|Share)GroupHeartbeat) (?:failed|fatal error|response error)", ()),
+        (r"Group \"[^\"]*\": synchronization failed: ", ("SYNC_GROUP",)),
         (r"(?P<api>[A-Z]\w+?)(?:Request)? (?:for [^:]*)?failed: ", ()),
-        (r"(?P<api>(?:Join|Sync|Leave)Group) response: ", ()),
-        (r"(?P<api>Offset(?:Commit|Fetch)) for .*?returned:? ", ()),
+        (r"(?P<api>(?:Join|Sync|Leave)Group) response(?: error in state .*?)?: ", ()),
+        (r"Offset commit \(.*?\) failed for ", ("OFFSET_COMMIT",)),
+        (r"(?P<api>Offset(?:Commit|Fetch)) (?:for .*?)?returned:? ", ()),
+        (r"(?P<api>OffsetCommit) failed for ", ()),
+        (r"Offset reply error for topic ", ("LIST_OFFSETS",)),
+        (r"(?:Error|Temporary error) in metadata reply for topic ", ("METADATA",)),
+        (r"Metadata request failed: ", ("METADATA",)),
     )
 )
 
@@ -347,13 +400,49 @@ def _java(text: str, _: bytes) -> Found:
     return _Message(
         client=found["client"],
         place=f"node {node}",
-        broker=COORDINATORS - node if node > COORDINATORS // 2 else max(node, UNKNOWN_BROKER),
+        broker=_broker_of(node),
         key=key,
         version=int(found["version"]),
         number=int(found["number"]),
         is_response=found["what"] == "Received",
         body=_body(key, found["body"]),
     )
+
+
+_OLD_JAVA = later(
+    r"(?:clientId=(?P<client>[^,\]]*)[^\]]*\] )?"
+    r"(?:(?:Using older server API v(?P<version>\d+) to send|Sending) (?P<sent>[A-Z_]+)"
+    r" (?P<request>\{.*\}) with correlation id (?P<number>\d+) to node (?P<to>-?\d+)"
+    r"|Completed receive from node (?P<from>-?\d+) for (?P<received>[A-Z_]+)"
+    r" with correlation id (?P<answered>\d+), received (?P<response>\{.*\}))",
+    re.DOTALL,
+)
+"""Kafka 1.0 to 2.4: at TRACE, and at DEBUG the requests of older versions."""
+
+
+def _old_java(text: str, _: bytes) -> Found:
+    found = _OLD_JAVA.search(text)
+    key = API_KEYS.get(found["sent"] or found["received"]) if found is not None else None
+    if found is None or key is None:
+        return None
+    node = int(found["from"] or found["to"])
+    body = _body(key, found["request"] or found["response"])
+    for names in _BEFORE_MESSAGES.get(key, ()):
+        body = rename(body, names)
+    return _Message(
+        client=found["client"] or UNNAMED,
+        place=f"node {node}",
+        broker=_broker_of(node),
+        key=key,
+        version=int(found["version"] or UNKNOWN_VERSION),
+        number=int(found["number"] or found["answered"]),
+        is_response=found["received"] is not None,
+        body=body,
+    )
+
+
+def _broker_of(node: int) -> int:
+    return COORDINATORS - node if node > COORDINATORS // 2 else max(node, UNKNOWN_BROKER)
 
 
 # kafka-python and aiokafka
@@ -498,11 +587,8 @@ def _kafkajs(text: str, _: bytes) -> Found:
     found = _KAFKAJS.search(text)
     if found is None:
         return None
-    start = 0 if text.startswith("{") else text.find("{", found.end())
-    try:
-        fields = msgspec.json.decode(text[start : text.rfind("}") + 1]) if start >= 0 else None
-        entry = msgspec.convert(_with_correlation_id(fields), _Entry)
-    except (msgspec.MsgspecError, RecursionError):
+    entry = _entry(text, 0, found.start()) or _entry(text, found.end(), len(text))
+    if entry is None:
         return None
     key = int(found["key"])
     body = entry.data if isinstance(entry.data, dict) and not may_hold_credentials(key) else {}
@@ -520,6 +606,16 @@ def _kafkajs(text: str, _: bytes) -> Found:
     )
 
 
+def _entry(text: str, at: int, until: int) -> _Entry | None:
+    """The fields of a JSON object that begins in a part of a text."""
+    start = text.find("{", at, until)
+    try:
+        fields = msgspec.json.decode(text[start : text.rfind("}") + 1]) if start >= 0 else None
+        return msgspec.convert(_with_correlation_id(fields), _Entry)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
 def _with_correlation_id(fields: Any, depth: int = 3) -> Any:
     """KafkaJS's fields, which loggers put into an object of their own."""
     if not isinstance(fields, dict) or "correlationId" in fields or not depth:
@@ -534,37 +630,36 @@ def _with_correlation_id(fields: Any, depth: int = 3) -> Any:
 
 _FRANZ = later(r"\b(?P<what>wrote|read) (?P<api>[A-Z]\w+) v(?P<version>\d+)[;\"\s]")
 _FRANZ_BROKER = later(r"\bbroker\"?[=:] ?\"?(\w+)")
-_FRANZ_ERROR = later(r"\berr\"?[=:] *\"?(?![ \",]|<nil>|null\b|$)")
+_FRANZ_ERROR = later(r"\berr(?:or)?\"?[=:] *\"?(?![ \",]|<nil>|null\b|$)")
+_FRANZ_NAME = later(r"\berr(?:or)?\\?\"?[:=] ?\\?\"?(?P<name>[A-Z]+_\w+)")
 _FRANZ_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
     (later(form), apis)
     for form, apis in (
         (
-            r"retrying request; request: (?P<api>\w+), .*response_error: (?P<name>[A-Z]+_\w+)",
+            r"retrying request\W+request\W+(?P<api>\w+)\W.*response_error\W+(?P<name>[A-Z]+_\w+)",
             (),
         ),
         (
-            r"retrying request; .*request_error: (?P<name>COORDINATOR_NOT_AVAILABLE)",
+            r"retrying request\W.*request_error\W{1,4}(?P<name>COORDINATOR_NOT_AVAILABLE)",
             ("FIND_COORDINATOR",),
         ),
         (r"\b(?P<api>InitProducerID|AddPartitionsToTxn) failed with (?P<name>[A-Z_]+)", ()),
-        (r"\bproduced; broker: .*?\((?P<name>[A-Z]+_\w+): ", ("PRODUCE",)),
-        (
-            r"\bheartbeat .*?err: (?P<name>[A-Z]+_\w+)",
-            ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"),
-        ),
-        (r"\bjoin group failed; .*?err: (?P<name>[A-Z]+_\w+)", ("JOIN_GROUP",)),
-        (r"\bsync group failed; .*?err: (?P<name>[A-Z]+_\w+)", ("SYNC_GROUP",)),
-        (r"\bfetch offsets .*?err: (?P<name>[A-Z]+_\w+)", ("OFFSET_FETCH",)),
-        (r"\bcommit .*?err: (?P<name>[A-Z]+_\w+)", ("OFFSET_COMMIT",)),
+        (r"\bproduced\W+broker\W.*?\((?P<name>[A-Z]+_\w+): ", ("PRODUCE",)),
+        (r"\bheartbeat ", ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT")),
+        (r"\bjoin group failed", ("JOIN_GROUP",)),
+        (r"\bsync group failed", ("SYNC_GROUP",)),
+        (r"\bfetch offsets ", ("OFFSET_FETCH",)),
+        (r"\bcommit ", ("OFFSET_COMMIT",)),
     )
 )
+"""Messages with an error's name, or with a field of it."""
 
 
 def _franz_go(text: str, _: bytes) -> Found:
     found = _FRANZ.search(text)
     if found is not None:
-        key, broker = _key_of(found["api"]), _FRANZ_BROKER.search(text, found.end())
-        if key is None or broker is None or _FRANZ_ERROR.search(text, found.end()):
+        key, broker = _key_of(found["api"]), _FRANZ_BROKER.search(text)
+        if key is None or broker is None or _FRANZ_ERROR.search(text):
             return None
         return _Message(
             client=UNNAMED,
@@ -650,8 +745,18 @@ def _sarama(text: str, _: bytes) -> Found:
     return None
 
 
+def _refusal(text: str, _: bytes) -> Found:
+    found = client_refusals.refusal_in(text)
+    return (
+        _Failure(found.client, "", (API_KEYS[found.api],), found.said)
+        if found is not None
+        else None
+    )
+
+
 _READERS: tuple[Callable[[str, bytes], Found], ...] = (
-    *(_java, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go, _sarama),
+    *(_java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go),
+    _sarama,
 )
 
 
@@ -660,12 +765,12 @@ def _failure(text: str, forms: tuple[tuple[re.Pattern[str], tuple[str, ...]], ..
         found = form.search(text)
         if found is not None:
             part = found.groupdict()
-            return _Failure("", "", _keys_of(apis, part), part["name"])
+            name = part.get("name") or _first(_FRANZ_NAME.search(text))
+            return _Failure("", "", _keys_of(apis, part), name)
     return None
 
 
 def _keys_of(apis: tuple[str, ...], part: dict[str, Any]) -> tuple[int, ...]:
-    """The keys of these APIs, or of the one that a match names."""
     named = _key_of(part["api"]) if not apis else None
     return tuple(API_KEYS[api] for api in apis) if apis or named is None else (named,)
 

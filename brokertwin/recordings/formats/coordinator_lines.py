@@ -53,7 +53,6 @@ class Logged(NamedTuple):
         return {each for name in found for each in (name, name.rstrip(".,;:"))}
 
     def is_of(self, group: str) -> bool:
-        """Whether the line is about a group."""
         if _BRACKETED.search(self.text):
             return group in self.groups
         named = rf"\b[Gg]roup {re.escape(group)}(?=[.,;:]?(?:\s|$))"

@@ -86,7 +86,6 @@ class Document(msgspec.Struct):
 
     @property
     def api(self) -> str:
-        """The name of its API."""
         return api_name(self.header.request_api_key)
 
     def encoded(self) -> bytes:
@@ -193,7 +192,6 @@ def compact(document: bytes) -> bytes:
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """Encode a value as JSON."""
     return msgspec.Raw(_encoder.encode(value))
 
 

@@ -92,8 +92,6 @@ class _Request(NamedTuple):
 
 
 class Pairs:
-    """Pairs the requests and responses of one file."""
-
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], _Request] = {}
         self._done: dict[tuple[str, int], _Request] = {}

@@ -28,7 +28,6 @@ class SourceLine(NamedTuple):
 
     @property
     def place(self) -> str:
-        """File and line."""
         return f"{self.file}:{self.number}"
 
 

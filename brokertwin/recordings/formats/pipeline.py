@@ -146,7 +146,6 @@ class LogFile:
             yield document
 
     def warn(self) -> None:
-        """Warn about lines of several brokers, and about unknown time zones."""
         reading, name = self._reading, self._name
         if reading.broker is not None and self._brokers.is_of_several():
             reading.warn(

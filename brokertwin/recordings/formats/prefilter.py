@@ -87,8 +87,6 @@ class DisorderedError(Exception):
 
 
 class Reader(Protocol):
-    """A reader of lines."""
-
     @property
     def is_between_entries(self) -> bool:
         """Whether no line before is incomplete."""

@@ -257,7 +257,6 @@ class FormatReader:
             yield from self._framed(first, bytes(pieces).rstrip(b"\r\n"))
 
     def _continued(self, around: Around, text: bytes) -> Made:
-        """Handle a text that may continue an open one."""
         opened = self._open.pop(around.key, None)
         if opened is None:
             yield from self._entry(around, text)
@@ -454,8 +453,10 @@ class FormatReader:
         is_log = old is not None and old[0].startswith(request_log.MARK)
         if mark is None or (self._source.texts < Texts.ALL and not is_log):
             return None
-        is_json = part.json.startswith(b"{") or client_logs.OF_JSON.search(part.json) is not None
-        tail = part.json[mark.end() : mark.end() + TAIL_BYTES] if is_json else b""
+        has_tail = (
+            part.json.startswith(b"{") or client_logs.TIME_BEHIND.search(part.json) is not None
+        )
+        tail = part.json[mark.start() : mark.end() + TAIL_BYTES] if has_tail else b""
         time = self._time(around, Part(part.head + part.json[: mark.start()], b"", tail))
         if time is None:
             raise UnreadableError(NO_TIME, NO_TIME_DETAIL)
@@ -578,7 +579,6 @@ def _check(document: Document) -> None:
 
 
 def dead_letter(line: SourceLine, error: Exception) -> UnpairedDocuments:
-    """Describe an unreadable line and the reason."""
     if isinstance(error, UnreadableError):
         return UnpairedDocuments(line, error.reason, error.detail)
     refusal = refusal_of(error)

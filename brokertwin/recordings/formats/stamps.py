@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from brokertwin.patterns import later
 
 HOUR_MS = 60 * 60 * 1000
-SECONDS = range(946_684_800, 4_102_444_800)
-"""Accepted seconds since 1970: the years 2000 to 2099."""
+SECONDS = range(946_684_800, 2_147_000_000)
+"""Accepted seconds since 1970: from 2000 to 2037. Greater ones are node ids of coordinators."""
 
 TEXT_BYTES_MAX = 2_000
 """Length of text at both ends that is searched for times."""
@@ -39,6 +39,7 @@ _ZONE = (
 _DATES = (
     rb"(?P<y>\d{4})(?P<sep>[-/.])(?P<mo>\d\d)(?P=sep)(?P<d>\d\d)(?:[ T_]|, )" + _CLOCK,
     rb"(?P<y>\d{4})(?P<sep>)(?P<mo>\d\d)(?P<d>\d\d)" + _COMPACT_CLOCK,
+    rb"(?<!\w)[DIWEF](?P<y>\d{4}|\d\d|)(?P<sep>)(?P<mo>\d\d)(?P<d>\d\d) " + _CLOCK,
     rb"(?P<d>\d{1,2})(?P<sep>[-/. ])(?P<mo>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<y>\d{4}|\d\d)"
     rb"[ :T,@]{1,3}" + _CLOCK,
     rb"(?P<sep>)\b(?P<mo>[A-Z][a-z]{2})[a-z]*\.? {1,2}(?P<d>\d{1,2})(?:,? (?P<y>\d{4}))?[ ,@]{1,3}"
@@ -64,8 +65,6 @@ _MS = timedelta(milliseconds=1)
 
 
 class DateOrder(StrEnum):
-    """The order of year, month and day in a date of numbers."""
-
     MONTH_FIRST = "month first"
     DAY_FIRST = "day first"
     YEAR_FIRST = "year first"
@@ -233,7 +232,8 @@ def _stamp(match: re.Match[bytes]) -> Stamp | None:
         number = _MONTHS.index(month.lower()) + 1 if month.lower() in _MONTHS else 0
         return _dated(part, part["y"] or part["late"].strip(), number, int(part["d"]))
     if match.start("y") < match.start("d"):
-        return _dated(part, part["y"], int(month), int(part["d"]))
+        year = f"20{part['y']}" if len(part["y"]) == 2 else part["y"]
+        return _dated(part, year, int(month), int(part["d"]))
     readings: dict[Stamp, DateOrder] = {}
     for order in DateOrder:
         with suppress(ValueError):

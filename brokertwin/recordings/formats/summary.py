@@ -60,7 +60,6 @@ class Summary:
         self.lines += 1
 
     def made(self, document: Document) -> None:
-        """Count a document."""
         self.events[document.api] += 1
         if is_controllers(document.header, bytes(document.request)):
             self.controllers.add(listener_of(document))

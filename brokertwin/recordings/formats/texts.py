@@ -74,8 +74,6 @@ class Open:
 
 
 class Part(NamedTuple):
-    """JSON in a text, with the text before and after it."""
-
     head: bytes
     json: bytes
     tail: bytes

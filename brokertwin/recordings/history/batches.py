@@ -80,7 +80,6 @@ class AcknowledgedBatch(msgspec.Struct):
 
     @property
     def end(self) -> int:
-        """The offset after its last record."""
         return self.batch.offset + sequence_before(self.batch.last, self.batch.first) + 1
 
 
@@ -112,11 +111,9 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take a Produce in its turn."""
         for code in exchange.response.get("codes", ()):
             yield REFUSALS[code](
                 line=exchange.line,
@@ -132,7 +129,8 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             if batch.error:
                 yield self._refused(batch, exchange.line)
             elif batch.offset >= 0:
-                yield from self._written(AcknowledgedBatch(batch, exchange.line))
+                is_id = batch.topic in known.topics
+                yield from self._written(AcknowledgedBatch(batch, exchange.line), is_id)
 
     @property
     def _at(self) -> PartitionId:
@@ -178,7 +176,11 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             ),
         )
 
-    def _written(self, new: AcknowledgedBatch) -> Iterator[Finding]:
+    def _written(self, new: AcknowledgedBatch, is_id: bool) -> Iterator[Finding]:
+        """Compare a batch with those before it; only a topic id shows that the topic is the same.
+
+        Another topic of the same name has other offsets, and no producers yet.
+        """
         copies = [each for each in self.kept if each.batch[2:6] == new.batch[2:6]]
         same = [each for each in copies if each.batch.offset == new.batch.offset]
         if same:
@@ -186,6 +188,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             why = (RepeatOf(by=same[-1].line),)
             yield self._found(BatchRepeated, Severity.INFO, new, causes=why)
         others = [e for e in copies if 0 < abs(e.batch.offset - new.batch.offset) <= SEQUENCE_MAX]
+        others = [e for e in others if is_id and e.batch.topic == new.batch.topic]
         for each in [*others, new] if others else ():
             if not each.is_reported:
                 each.is_reported = True
@@ -196,7 +199,11 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         elif former.batch.epoch < new.batch.epoch:
             epoch, client = former.batch.epoch, former.line.name
             yield self._found(ProducerBegan, Severity.NOTE, new, former=epoch, former_client=client)
-        before = [each for each in self.kept if each.end == new.batch.offset]
+        before = [
+            each
+            for each in self.kept
+            if is_id and each.batch.topic == new.batch.topic and each.end == new.batch.offset
+        ]
         if before and before[-1].batch.epoch == new.batch.epoch:
             due = sequence_after(before[-1].batch.last, 1)
             if new.batch.first != due:
@@ -217,7 +224,6 @@ def found_of(
     partition: PartitionId,
     **more: Any,
 ) -> Finding:
-    """A finding about an acknowledged batch."""
     batch = shown.batch
     return kind(
         line=shown.line,
@@ -249,7 +255,6 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
     kept: list[AcknowledgedBatch] = field(default_factory=list)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take a Produce in its turn."""
         at = PartitionId(known.named(self.topic), self.partition)
         for code in exchange.response["codes"]:
             severity = Severity.ERROR
@@ -267,7 +272,6 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
 
 
 def _codes_in(response: Any) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and error code of each part of a Produce response."""
     for topic in response.get("responses") or ():
         for part in topic["partitionResponses"]:
             yield bodies.topic_of(topic), part["index"], part["errorCode"]
@@ -300,7 +304,6 @@ def _producer_in(key: EntityKey) -> ProducerInPartition:
 
 
 def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
-    """Partitions with their errors, and their batches if the request names topics by ids."""
     topics = exchange.request.get("topicData") or ()
     ids = {e.get("topicId") for e in topics if not e.get("name")} - {None}
     own: dict[tuple[str, int], list[SentBatch]] = defaultdict(list)

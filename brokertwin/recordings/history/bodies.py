@@ -47,7 +47,6 @@ class SentBatch(NamedTuple):
 
 
 def holders(api: str, body: Any) -> list[Holder]:
-    """The producers of a request."""
     if api == "PRODUCE":
         found = {
             Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
@@ -81,7 +80,6 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
 
 
 def sent(body: Any, response: Any) -> Iterator[SentBatch]:
-    """The batches of a Produce whose outcome is in the response."""
     results = {
         (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
@@ -139,7 +137,6 @@ def topic_names_in(api: str, response: Any) -> dict[str, str]:
 
 
 def _names_in(part: Any) -> Iterator[tuple[str, str]]:
-    """Topic ids with names, from all parts of a body."""
     if isinstance(part, list):
         for each in part:
             yield from _names_in(each)

@@ -33,8 +33,6 @@ SPANS_MAX = 1_000
 
 
 class BrokerState(IntEnum):
-    """State of a broker at the controller."""
-
     ACTIVE = 0
     LEAVING = 1
     FENCED = 2
@@ -60,8 +58,6 @@ class BrokerSpan(msgspec.Struct):
 
 
 class BrokerPresence(msgspec.Struct):
-    """The states of a broker, in order."""
-
     spans: list[BrokerSpan] = []
 
     def add(self, new: BrokerSpan) -> None:

@@ -152,7 +152,6 @@ class ObservedClient(ObservedEntity, kw_only=True):
         return found
 
     def _opened(self, line: RecordedRequest) -> Iterator[Finding]:
-        """Report openings in a minute with many."""
         self.opened = [each for each in self.opened if each.end >= line.end - WINDOW_MS]
         self.opened = [*self.opened, line][-OPENINGS_MAX:]
         kept = {each.place for each in self.opened}
@@ -174,7 +173,6 @@ def severity_of(code: int) -> Severity:
 
 
 def _clients_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
-    """The client, with the errors of the exchange, its throttling, and the session it opened."""
     codes = list(dict.fromkeys(bodies.errors(exchange.response)))
     opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
     throttle = exchange.response.get("throttleTimeMs") or 0

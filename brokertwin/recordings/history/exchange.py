@@ -49,9 +49,6 @@ DELAY_MS = 1.0
 DELETIONS_MAX = 20
 """Maximum number of deletions of a topic name that are kept."""
 
-COARSE_MS = 3_000
-"""From this length on a log without any milliseconds has times of whole seconds."""
-
 DELAYS_MAX = 100_000
 """Maximum number of seconds with a busy broker, and of deleted topics, that are kept."""
 
@@ -129,7 +126,6 @@ class RecordedExchange(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """The error code of the response as a whole."""
         return int(self.response.get("errorCode", 0))
 
 
@@ -149,6 +145,7 @@ class KnownFacts(msgspec.Struct):
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
         deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
         takes_all: whether replicas are judged where logs are missing, too.
+        has_samples: whether each change of replicas is reported with their state.
         is_precise: whether any time has milliseconds.
     """
 
@@ -162,6 +159,7 @@ class KnownFacts(msgspec.Struct):
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
     takes_all: bool = False
+    has_samples: bool = True
     is_precise: bool = False
     deleted: dict[str, list[int]] = {}
 
@@ -173,8 +171,7 @@ class KnownFacts(msgspec.Struct):
     @property
     def is_coarse(self) -> bool:
         """True if all times are whole seconds: the order within a second is unknown."""
-        is_long = any(last - first >= COARSE_MS for first, last in self.logs.values())
-        return is_long and not self.is_precise
+        return not self.is_precise
 
     @property
     def late_ms(self) -> int:
@@ -186,12 +183,19 @@ class KnownFacts(msgspec.Struct):
         return former.end + self.late_ms <= new.time
 
     @property
-    def common(self) -> tuple[float, float]:
-        """From when to when all logs are recorded, in ms since 1970."""
-        if self.takes_all:
-            return 0.0, math.inf
-        first = max((first for first, _ in self.logs.values()), default=0)
-        return first, min((last for _, last in self.logs.values()), default=math.inf)
+    def recorded_since(self) -> float:
+        """From when on all logs are recorded, in ms since 1970."""
+        since = 0.0
+        if not self.takes_all:
+            for first, _ in self.logs.values():
+                since = max(since, first)
+        return since
+
+    @property
+    def recorded_until(self) -> float:
+        """Up to when all logs are recorded, in ms since 1970."""
+        last = () if self.takes_all else (last for _, last in self.logs.values())
+        return min(last, default=math.inf)
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
@@ -259,7 +263,6 @@ class KnownFacts(msgspec.Struct):
                         self.min_isr[topic["name"]] = int(config["value"])
 
     def note_deletion(self, topic: str, time: int) -> None:
-        """Note when a topic was deleted."""
         times = {*self.deleted.pop(topic, ()), time}
         self.deleted[topic] = sorted(times)[-DELETIONS_MAX:]
         while len(self.deleted) > DELAYS_MAX:
@@ -304,7 +307,6 @@ class KnownFacts(msgspec.Struct):
 
 
 def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchange:
-    """Convert a line of a recording."""
     body, client = recorded.body(), recorded.header.client_id or ""
     line = RecordedRequest(
         recorded.id,

@@ -26,7 +26,6 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """Name in lower case."""
         return self.name.lower()
 
 
@@ -53,8 +52,6 @@ class _Subject(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower):
 
 
 class GroupId(_Subject, frozen=True, tag="group"):
-    """A group of any kind."""
-
     id: str
 
     @property
@@ -70,12 +67,10 @@ class ProducerKey(_Subject, frozen=True, tag="producer"):
 
     @classmethod
     def of(cls, transactional_id: str | None, producer_id: int) -> "ProducerKey":
-        """The key of a producer: its transactional id if it has one."""
         return cls(transactional_id) if transactional_id else cls("", producer_id)
 
     @property
     def id(self) -> str:
-        """The transactional id, or the producer id."""
         return self.transactional_id or (str(self.producer_id) if self.producer_id >= 0 else "?")
 
     @property
@@ -112,8 +107,6 @@ class ProducerInPartitionId(_Subject, frozen=True, tag="producer-in-partition"):
 
 
 class GroupInPartition(_Subject, frozen=True, tag="group-in-partition"):
-    """A group that commits in a partition."""
-
     group: str
     partition: PartitionId
 
@@ -133,8 +126,6 @@ class ClientId(_Subject, frozen=True, tag="client"):
 
 
 class BrokerId(_Subject, frozen=True, tag="broker"):
-    """A broker."""
-
     id: int
 
     @property
@@ -387,8 +378,6 @@ class ProducerUnused(_Cause, frozen=True):
 
 
 class NewerEpochWrote(_Cause, frozen=True):
-    """A batch of a newer epoch is in the partition."""
-
     partition: PartitionId
     own: int
     epoch: int
@@ -424,8 +413,6 @@ class RepeatOf(_Cause, frozen=True):
 
 
 class SessionClosed(_Cause, frozen=True):
-    """A request closed the session."""
-
     by: RecordedRequest
 
 
@@ -444,8 +431,6 @@ class SessionEvicted(_Cause, frozen=True):
 
 
 class SessionEpochExpected(_Cause, frozen=True):
-    """After the request `used` the epoch of a session has to be `expected`."""
-
     requested: int
     expected: int
     used: RecordedRequest
@@ -617,7 +602,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=T
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The places that show it and its causes."""
         shown = [self.line, *(line for cause in self.causes for line in cause.shown_by)]
         return tuple(dict.fromkeys(line.place for line in shown))
 
@@ -647,13 +631,21 @@ class Rebalance(_OfGroup, frozen=True, kw_only=True, tag="rebalances"):
     Attributes:
         line: the first response that shows it.
         number: the generation or epoch.
+        former: the newest recorded one before it; -1 if none is. Members reach an epoch from it
+            without those in between, so the causes are all of these.
         lines: the responses that show it, in their order.
         within: generations within the minute before one of them, at most.
     """
 
     number: int
+    former: int = -1
     lines: tuple[RecordedRequest, ...]
     within: int
+
+    @property
+    def is_epoch(self) -> bool:
+        """True if heartbeats of KIP-848 and its successors show it, which do not stop members."""
+        return all(each.api.endswith("_GROUP_HEARTBEAT") for each in self.lines)
 
     @property
     def part(self) -> str:
@@ -685,8 +677,6 @@ class MemberCameBack(_OfGroup, frozen=True, kw_only=True, tag="member-came-back"
 
 
 class MemberGone(_OfGroup, frozen=True, kw_only=True, tag="member-left"):
-    """A member has left."""
-
     member: str
     reason: str = ""
 
@@ -725,8 +715,6 @@ class MemberCame(_OfGroup, frozen=True, kw_only=True, tag="member-joined"):
 
 
 class MemberAdvanced(_OfGroup, frozen=True, kw_only=True, tag="member-advanced"):
-    """A member reaches another epoch."""
-
     member: str
     former: int
     epoch: int
@@ -737,8 +725,6 @@ class MemberAdvanced(_OfGroup, frozen=True, kw_only=True, tag="member-advanced")
 
 
 class StreamsStatus(_OfGroup, frozen=True, kw_only=True, tag="streams-status"):
-    """A status of a streams group."""
-
     code_of_status: int
     detail: str
 
@@ -861,8 +847,6 @@ class _OfLag(Finding, frozen=True, kw_only=True):
 
 
 class LagSeen(_OfLag, frozen=True, kw_only=True, tag="lag"):
-    """The lag at a commit, at least."""
-
     lag: int
 
 
@@ -981,8 +965,6 @@ class _OfTransaction(_OfProducer, frozen=True, kw_only=True):
 
 
 class TransactionBegan(_OfTransaction, frozen=True, kw_only=True, tag="transaction-began"):
-    """A request begins a transaction."""
-
     part: str = "begins"
 
 
@@ -1466,8 +1448,6 @@ class SessionLost(_OfLostSession, frozen=True, kw_only=True, tag="session-lost")
 
 
 class SessionOutOfTurn(_OfLostSession, frozen=True, kw_only=True, tag="session-out-of-turn"):
-    """A request has another epoch than its session."""
-
     epoch: int
 
 
@@ -1494,7 +1474,6 @@ class RecordsFinding(_OfGroup, frozen=True, kw_only=True):
 
     @property
     def records(self) -> int:
-        """Number of records."""
         return self.last_offset - self.first_offset + 1
 
     @property

@@ -92,7 +92,6 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -110,7 +109,6 @@ class ObservedOffsets(msgspec.Struct):
     pending: list[CommittedOffset] = field(default_factory=list)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take an exchange of `OFFSET_APIS`."""
         api = exchange.line.api
         if api in ENDING_APIS:
             yield from self.end_transaction(exchange, known)
@@ -122,7 +120,6 @@ class ObservedOffsets(msgspec.Struct):
             yield from self._delete(exchange, known)
 
     def _commit(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take the accepted offsets of a commit."""
         is_pending = exchange.line.api == "TXN_OFFSET_COMMIT"
         pending = {each.place: each for each in self.pending}
         for each in _accepted(exchange, known):
@@ -171,12 +168,11 @@ class ObservedOffsets(msgspec.Struct):
         return former
 
     def end_transaction(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take or drop the pending offsets of the transactions that an exchange ends."""
         outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
         self.pending = [each for each, outcome in outcomes if outcome is None]
         for each, outcome in outcomes:
-            if outcome is not None and each.line.end + known.late_ms > exchange.line.end:
-                self.offsets.pop(each.place, None)  # it may be of the next transaction
+            if outcome is not None and known.is_coarse:
+                self.offsets.pop(each.place, None)  # it may be of another transaction
             elif outcome is Outcome.COMMITTED and self._may_be_superseded(each, known):
                 self.offsets.pop(each.place, None)
             elif outcome is Outcome.COMMITTED and not each.is_superseded:
@@ -247,7 +243,6 @@ class ObservedOffsets(msgspec.Struct):
 
 
 def deleted_by(exchange: RecordedExchange) -> set[str]:
-    """The groups that a DeleteGroups deleted."""
     results = exchange.response.get("results") or ()
     return {each["groupId"] for each in results if not each["errorCode"]}
 
@@ -308,7 +303,6 @@ def _outcome(
 
 
 def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
-    """The producer of a transactional commit."""
     producer_id, _ = offset.producer
     return ProducerKey.of(known.producers.get(producer_id), producer_id)
 
@@ -316,7 +310,6 @@ def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
 def commits_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
-    """The partitions that a commit names, each with its part of the bodies."""
     found: dict[tuple[str, int], tuple[list[Any], list[Any]]] = {}
     for at, body in enumerate((exchange.request, exchange.response)):
         for topic in body.get("topics") or ():

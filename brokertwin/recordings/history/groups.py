@@ -65,15 +65,15 @@ class ObservedGroup(ObservedEntity, kw_only=True):
             yield from self.membership.take(exchange, known.last)
 
     def _refused(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Report the errors of a request about offsets."""
         line, body, group = exchange.line, exchange.request, self.membership.group
         if line.api not in (*COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"):
             return
         for code in sorted({*bodies.errors(exchange.response)}):
             if code == Error.UNSTABLE_OFFSET_COMMIT:
+                pending = self.offsets.pending[-1:] if not known.is_coarse else []
                 causes = tuple(
                     OffsetsPending(producer=producer_of(each, known), by=each.line)
-                    for each in self.offsets.pending[-1:]
+                    for each in pending
                 )
                 if causes:
                     yield self.membership.explained(line, code, causes)

@@ -109,7 +109,6 @@ class Signs:
 
     @property
     def by_broker(self) -> Mapping[int, BrokerSigns]:
-        """The signs of each broker."""
         return {broker: BrokerSigns(*map(sorted, of)) for broker, of in self._found.items()}
 
     def _of(self, broker: int) -> BrokerSigns:
@@ -127,8 +126,6 @@ class _Absence(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """An incident while its consequences are gathered."""
-
     root: BrokerGone
     consequences: list[Finding]
 

@@ -118,7 +118,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
     stable: StableOffset = field(default_factory=StableOffset)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take a high watermark, a commit, or the end of a transaction in its turn."""
         if exchange.line.api == "PRODUCE":
             self.stable.written(exchange)
             return
@@ -165,7 +164,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
         by: RecordedRequest,
         done: Iterator[Finding],
     ) -> Iterator[Finding]:
-        """Take the offsets that a request committed."""
         for each in done:
             if not isinstance(each, OffsetCommitted) or (
                 self.has_gone_back and by.time < self.begun
@@ -204,7 +202,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
             yield from self._grown(name, group, commit)
 
     def _grown(self, name: str, group: GroupLag, commit: WaitingCommit) -> Iterator[Finding]:
-        """Report that the lag at a commit has grown, again if it has grown by more."""
         low, least = group.lowest, commit.least
         if low is None or least is None or least - low < GROWTH or commit.low == low:
             return
@@ -227,7 +224,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
 def _offsets_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
-    """The high watermarks and last stable offsets in a response, by partition."""
     response, is_fetch = exchange.response, exchange.line.api == "FETCH"
     latest = None if is_fetch else _latest(exchange.request, known)
     reads_committed = is_fetch and exchange.request.get("isolationLevel") == READ_COMMITTED

@@ -22,8 +22,6 @@ GRACE_MS = 2_000
 
 
 class StartedTransaction(msgspec.Struct, frozen=True):
-    """The request that began a transaction, and its epoch."""
-
     line: RecordedRequest
     epoch: int
 
@@ -102,12 +100,10 @@ class TransactionRequests(msgspec.Struct):
         return min(later, key=lambda each: each.line.time, default=None)
 
     def last_aborting(self, time: int) -> RecordedRequest | None:
-        """The last request up to a time that aborts a transaction."""
         count = bisect_right(self.aborting, time, key=lambda each: each.time)
         return self.aborting[count - 1] if count else None
 
     def mark(self, line: RecordedRequest) -> None:
-        """Note the marker of a transaction."""
         insort(self.marked, line, key=lambda each: each.end)
 
     def bound(self, limit: int) -> None:

@@ -106,7 +106,6 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     has_forgotten: bool = False
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Note the facts of an exchange in its turn."""
         line, body = exchange.line, exchange.request
         if line.api == MARKERS:
             self.markers.append(exchange)

@@ -57,7 +57,6 @@ class ObservedRecording:
         self._observed: dict[str, ObservedEntities] = {}
 
     def observed(self, kind: EntityKind) -> ObservedEntities:
-        """All entities of a kind, and what their machines found."""
         found = self._observed.get(kind.name)
         if found is None:
             found = self._observed[kind.name] = observe(kind, self.exchanges, self.known)

@@ -82,7 +82,6 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
     opened: list[RecordedRequest] = field(default_factory=list)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take a Fetch in its turn."""
         line, body, code = exchange.line, exchange.request, exchange.code
         number, epoch = session_of(body)
         opened = opened_by(exchange)

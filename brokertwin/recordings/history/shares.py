@@ -306,7 +306,6 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         )
 
     def _again(self, new: Delivery, before: FormerDelivery, known: KnownFacts) -> Finding:
-        """Records that were delivered again."""
         causes: tuple[Cause, ...] = ()
         former, is_kept = before.delivery, False
         if former is not None:
@@ -414,7 +413,6 @@ def _ended_by(session: RecordedShareSession) -> tuple[Cause, ...]:
 
 
 def deliveries(exchange: RecordedExchange) -> Iterator[Delivery]:
-    """The records that a ShareFetch delivered."""
     for topic in exchange.response.get("responses") or ():
         for part in topic["partitions"]:
             place = SharePlace(exchange.line.broker, topic["topicId"], part["partitionIndex"])

@@ -113,7 +113,6 @@ class StableOffset(msgspec.Struct):
         )
 
     def written(self, exchange: RecordedExchange) -> None:
-        """Take a Produce of a transaction."""
         name, line = exchange.request["transactionalId"], exchange.line
         if name not in self.open:
             new = TransactionInPartition(

@@ -59,7 +59,6 @@ class OpenTransaction(msgspec.Struct):
         return new_places, new_groups
 
     def lasted_ms(self, ended: RecordedRequest) -> int:
-        """From the request that began it to the response that ended it."""
         return ended.end - self.began.time
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from brokertwin.recordings.formats.batches import Headers
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchange_of
 from brokertwin.recordings.history.findings import (
@@ -48,12 +48,10 @@ class ObservedReplication:
 
     @property
     def exchanges(self) -> Sequence[RecordedExchange]:
-        """The exchanges, in the order of their responses."""
         return self._cluster.exchanges
 
     @property
     def known(self) -> KnownFacts:
-        """The facts that belong to no partition."""
         return self._cluster.known
 
     @property
@@ -63,7 +61,6 @@ class ObservedReplication:
 
     @cached_property
     def partitions(self) -> Mapping[str, ReplicatedPartition]:
-        """The partitions by name, sorted."""
         found = {
             each.name: each
             for each in self._found.entities.values()
@@ -73,7 +70,6 @@ class ObservedReplication:
 
     @property
     def nameless(self) -> list[str]:
-        """Ids of topics without a name."""
         partitions = self.partitions.values()
         return sorted({each.topic for each in partitions if each.topic == each.topic_id})
 
@@ -91,35 +87,29 @@ class ObservedReplication:
 
     @cached_property
     def samples(self) -> list[WatermarkSample]:
-        """Every change."""
         found = self._ordered(SampleTaken, IsrSampleTaken)
         return [each.sample for each in found if isinstance(each, SampleTaken | IsrSampleTaken)]
 
     @cached_property
     def isr_samples(self) -> list[WatermarkSample]:
-        """Samples with a changed in-sync set."""
         return [each.sample for each in self._ordered(IsrSampleTaken)]
 
     @cached_property
     def differences(self) -> list[WatermarkDifference]:
-        """High watermarks that differ from the rule."""
         found = self._ordered(WatermarkDiffers, WatermarkDiffersBriefly)
         kinds = WatermarkDiffers | WatermarkDiffersBriefly
         return [each.difference for each in found if isinstance(each, kinds)]
 
     @cached_property
     def isr_changes(self) -> list[IsrChange]:
-        """Requested changes of in-sync sets."""
         found = self._ordered(IsrRequested, IsrAgainstRule)
         return [each.change for each in found if isinstance(each, IsrRequested | IsrAgainstRule)]
 
     @property
     def unread(self) -> Mapping[str, int]:
-        """Number of unreadable exchanges by API."""
         return Counter(each.api for each in self.found(Unread))
 
     def found(self, *classes: type[F]) -> list[F]:
-        """The findings of some classes, in the order of their moments."""
         return sorted(self._cluster.found(REPLICATION, *classes), key=moment_of)
 
     def _ordered(self, *classes: type[F]) -> list[F]:

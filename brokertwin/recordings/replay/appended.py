@@ -116,6 +116,5 @@ def produce_results(response: dict[str, Any]) -> dict[tuple[Any, Any], dict[str,
 
 
 def topic_of(topic: dict[str, Any]) -> Any:
-    """Name of a topic in a Produce, or its id."""
     topic_id = topic.get("topicId", ZERO_UUID)
     return topic.get("name") or (topic_id if topic_id != ZERO_UUID else "")

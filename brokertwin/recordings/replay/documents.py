@@ -133,5 +133,4 @@ def reading_document(recording: Recording) -> dict[str, Any]:
 
 
 def as_line(document: Any) -> str:
-    """Encode a document as one line."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -103,7 +103,6 @@ def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iter
 
 
 def _coordinator_type(exchange: Exchange) -> int | None:
-    """The coordinator key type of a lookup or a commit."""
     if exchange.has(Trait.COMMITS_OFFSETS):
         return GROUP
     if exchange.header.request_api_key != FIND_COORDINATOR.key:

@@ -33,7 +33,6 @@ def has_findings(exchange: Exchange) -> bool:
 
 
 def request_with_findings(exchange: Exchange) -> msgspec.Raw:
-    """Return the request with the recorded findings."""
     if not has_findings(exchange):
         return exchange.request
     partitions = _partitions_of(exchange, exchange.response)

@@ -32,6 +32,5 @@ INSIDE = frozenset({Freedom.WITHIN, Freedom.RECORDS_ERROR, Freedom.BATCHES})
 
 
 def counted(used: Iterable[Iterable[Freedom]]) -> Counter[Freedom]:
-    """Count the exchanges by freedom, in the order of the list."""
     counts = Counter(freedom for freedoms in used for freedom in freedoms)
     return Counter({freedom: counts[freedom] for freedom in Freedom})

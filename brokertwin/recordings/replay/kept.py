@@ -50,12 +50,10 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def origin(self) -> str:
-        """The origin of the state, as text."""
         return f"after {self.exchanges:,} requests of {', '.join(self.recordings)}"
 
 
 def is_kept(directory: Path) -> bool:
-    """Whether a directory has a stored replay state."""
     return (directory / FILE).is_file()
 
 

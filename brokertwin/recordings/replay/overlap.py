@@ -111,7 +111,6 @@ class Footprints:
         return named | _internal_topic(body) if key == FIND_COORDINATOR.key else named
 
     def _all_named(self, body: Any) -> frozenset[str]:
-        """Everything named in a body, topics by name."""
         return frozenset(self._names.get(name, name) for name in _named(body))
 
 

@@ -95,8 +95,6 @@ def differing(picks: Iterable[tuple[str, Sequence[Pick]]]) -> dict[str, list[Fie
 
 
 class _UsedIds:
-    """The ids used so far."""
-
     def __init__(self) -> None:
         self._chosen: dict[str, set[Any]] = defaultdict(set)
         self._own: dict[str, set[Any]] = defaultdict(set)

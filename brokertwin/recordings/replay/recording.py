@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.protocol.kafka_apis import FETCH, Decider, Trait, api_of_key
-from brokertwin.recordings.formats.batches import Completion, Headers, Needs
+from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
@@ -55,7 +56,7 @@ class Exchange(msgspec.Struct, frozen=True):
         connection: the file's name for it, prefixed with the file if there are several.
         kind: of its event.
         is_text: from a text log, which may lack bodies.
-        latency_ms: time until the response.
+        latency_ms: time until the response; negative if the log does not show it.
         taken: when a thread took the request, in ms since 1970.
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.
@@ -85,22 +86,18 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def api(self) -> str:
-        """API name in the request log, or the key of an unknown API."""
         return api_name(self.header.request_api_key)
 
     def has(self, trait: Trait) -> bool:
-        """Whether the API has a trait."""
         return trait in api_of_key(self.header.request_api_key).traits
 
     @property
     def changes_metadata(self) -> bool:
-        """Whether the controller decides, and brokers read the change afterwards."""
         api = api_of_key(self.header.request_api_key)
         return api.handler is Decider.CONTROLLER and not api.only_reads
 
     @property
     def version(self) -> int:
-        """The API version of the request."""
         return self.header.request_api_version
 
     @property
@@ -109,7 +106,6 @@ class Exchange(msgspec.Struct, frozen=True):
         return self.header.correlation_id if self.kind is Kind.REQUEST else LAST
 
     def body(self) -> Any:
-        """Decode the request's body."""
         return msgspec.json.decode(self.request)
 
 
@@ -141,7 +137,6 @@ class Recording(NamedTuple):
 
     @property
     def events(self) -> list[Exchange]:
-        """Exchanges and closed connections, in order."""
         return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
 
     def with_id_prefix(self, prefix: str) -> "Recording":
@@ -354,7 +349,6 @@ def merge(exchanges: Sequence[Exchange], is_arrived: bool = False) -> list[Excha
 
 
 def _arrived(exchange: Exchange, time: int | None) -> Exchange:
-    """The exchange with another arrival."""
     if time is None or exchange.time == time:
         return exchange
     return msgspec.structs.replace(exchange, time=time, end=max(exchange.end, time))

@@ -127,7 +127,6 @@ def _print(console: Console, text: str) -> None:
 def show_summary(
     console: Console, exchanges: Sequence[Exchange], responses: Mapping[str, ModelResponse]
 ) -> None:
-    """Print the number of requests and responses."""
     known = [responses[exchange.id] for exchange in exchanges if exchange.id in responses]
     refused = Counter(response.error["reason"] for response in known if response.error is not None)
     parts = [
@@ -153,7 +152,6 @@ def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
 
 
 def agreed_by(compared: Sequence[Compared]) -> list[frozenset[Freedom]]:
-    """The freedoms used by each exchange that agrees."""
     return [one.outcome.used for one in compared if one.outcome.verdict in AGREEING]
 
 
@@ -177,7 +175,7 @@ def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
     """Print how many exchanges agree only because of each freedom."""
     counts = {freedom: count for freedom, count in counted(agreed_by(compared)).items() if count}
     if counts:
-        console.print("agree only because of a freedom (docs/comparison.md):", highlight=False)
+        console.print("agree only because of a freedom:", highlight=False)
     for freedom, count in counts.items():
         _print(console, f"  {count:>5} {escape(freedom)}")
 
@@ -214,7 +212,6 @@ def show_slowness(
 
 
 def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
-    """Print the last line."""
     _print(console, last_line(compared))
 
 
@@ -241,14 +238,12 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
 
 
 def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
-    """Print the state that existed before the recording."""
     if earlier:
         about = ", ".join(request.about for request in earlier)
         _print(console, f"before the recording: {about}")
 
 
 def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
-    """Print the number of skipped lines by reason."""
     for reason, count in left_out.items():
         _print(console, f"{wording.counted(count, 'line')} left out: {escape(reason)}")
 

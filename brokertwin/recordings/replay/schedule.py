@@ -200,6 +200,5 @@ class Events:
 
 
 def in_order_of_arrival(exchanges: Sequence[Exchange]) -> DeliverySchedule:
-    """Return the schedule in arrival order, without a search."""
     steps = [DeliveryStep(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
     return DeliverySchedule(steps, final_time=max(exchange.end for exchange in exchanges))

@@ -278,7 +278,6 @@ class Search:
         )
 
     def _used(self, moved: Iterable[str], held: Iterable[str]) -> dict[str, frozenset[Freedom]]:
-        """The freedoms that each exchange used, by id."""
         used: dict[str, set[Freedom]] = defaultdict(set)
         for ids, freedom in ((moved, Freedom.MOVED), (held, Freedom.HELD)):
             for exchange_id in ids:

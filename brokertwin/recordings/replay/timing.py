@@ -33,11 +33,9 @@ class Tolerances(NamedTuple):
     late: int = 150
 
     def scaled(self, factor: float) -> "Tolerances":
-        """Scale the tolerances for a slower broker or recorder."""
         return Tolerances(*(round(value * factor) for value in self))
 
     def at_resolution(self, resolution_ms: int) -> "Tolerances":
-        """Widen the tolerances for times with a coarser resolution."""
         return Tolerances(*(value + resolution_ms - 1 for value in self))
 
 

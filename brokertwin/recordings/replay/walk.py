@@ -119,7 +119,6 @@ class Decided:
         self.resolved_for.update([sake] if change.sooner or change.later else [])
 
     def unmake(self, change: ScheduleChange, sake: int) -> None:
-        """Undo a change."""
         for index in change.moved:
             self.after[index].discard(sake)
         for index in change.late:
@@ -131,7 +130,6 @@ class Decided:
             self.resolved_for.discard(sake)
 
     def force(self, index: int) -> None:
-        """Give up explaining an exchange."""
         self.forced.add(index)
         self.after.pop(index, None)
 
@@ -262,7 +260,6 @@ class Walk:
     # --- Backtracking ---------------------------------------------------------------------
 
     def restore(self, moment: int) -> None:
-        """Restore the state at a moment."""
         snapshot = self.snapshots[moment]
         self._cell.go_back(snapshot.cell)
         self._pending = list(snapshot.pending)

@@ -47,7 +47,6 @@ class WalkingCell:
         return list(own_picks(self.cell(), event, event.choices)) if event.choices else []
 
     def handle(self, document: bytes) -> list[Output]:
-        """Handle an event and return its output rows."""
         rows = self.cell().handle(document, NOWHERE)
         if self._kept is not None:
             self._kept = KeptWalk(self._kept.base, (*self._kept.since, document))
@@ -66,7 +65,6 @@ class WalkingCell:
         return self._kept
 
     def go_back(self, kept: KeptWalk) -> None:
-        """Restore a snapshot."""
         self._live, self._kept = None, kept
 
     def cell(self) -> Cell:

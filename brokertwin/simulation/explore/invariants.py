@@ -49,8 +49,6 @@ Place = tuple[str, int]
 
 
 class View:
-    """The brokers in the present state, for reading."""
-
     def __init__(self, machine: ForkableCell, model: Model) -> None:
         self._machine = machine
         self._model = model
@@ -65,7 +63,6 @@ class View:
         self._state: CellState | None = None
 
     def begin(self, state: CellState) -> None:
-        """Look at another state."""
         if state is not self._state:
             self._state = state
             self._batches = {}
@@ -80,7 +77,6 @@ class View:
 
     @property
     def state(self) -> CellState:
-        """The state."""
         assert self._state is not None, "`begin` has been called"
         return self._state
 
@@ -91,7 +87,6 @@ class View:
 
     @property
     def brokers(self) -> list[int]:
-        """All brokers that run."""
         table = self._tables.cluster
         found = self._machine.settings.brokers
         return [each for each in found if not network.is_stopped(table, each)]
@@ -128,7 +123,6 @@ class View:
         return leader
 
     def log(self, broker: int, topic: str, partition: int) -> Log | None:
-        """A broker's log of a partition."""
         found = self._topic(topic, CONTROLLER)
         if found is None:
             return None
@@ -179,7 +173,6 @@ class View:
         ]
 
     def transactions(self) -> dict[int, TransactionMetadata]:
-        """Metadata of transactional ids by producer id, from their coordinators."""
         found = {}
         for transactional_id in self._model.cluster.transactional_ids:
             for broker in self.brokers:
@@ -236,7 +229,6 @@ class Written(NamedTuple):
 
 
 def written(send: Send) -> Iterator[Written]:
-    """The batches of a Produce request."""
     if send.api != "PRODUCE":
         return
     for topic in send.body["topicData"]:
@@ -265,7 +257,6 @@ class Invariant:
 
     @property
     def name(self) -> str:
-        """Name in reports."""
         return type(self).__name__
 
     def sent(self, ghost: Any, _client: str, _send: Send) -> Any:
@@ -277,7 +268,6 @@ class Invariant:
         return ghost
 
     def crashed(self, ghost: Any, _client: str) -> Any:
-        """Return the ghost after a client has crashed."""
         return ghost
 
     def check(self, _ghost: Any, _view: View) -> str | None:
@@ -286,12 +276,9 @@ class Invariant:
 
 
 class AcknowledgedRecordsStay(Invariant):
-    """An acknowledged record (acks=all) is in the log of each later leader."""
-
     source = "KIP-101; Kafka's documentation of acks"
 
     def received(self, ghost: Any, _client: str, send: Send, response: Any) -> Any:
-        """Add acknowledged records."""
         if response is None or send.api != "PRODUCE" or send.body.get("acks", -1) == 0:
             return ghost
         results = {
@@ -325,7 +312,6 @@ class NothingTwice(Invariant):
     source = "KIP-98"
 
     def check(self, _ghost: Any, view: View) -> str | None:
-        """Count names."""
         for topic, partition in view.places():
             leader = view.serving_leader(topic, partition)
             if leader < 0:
@@ -583,7 +569,6 @@ class OneOwner(Invariant):
         return tuple(sorted({*ghost, *_owned(client, send, response)}))
 
     def check(self, ghost: Any, _view: View) -> str | None:
-        """Look for two owners."""
         owners: dict[tuple[Any, ...], str] = {}
         for group, epoch, what, client in ghost:
             before = owners.setdefault((group, epoch, what), client)
@@ -651,7 +636,6 @@ class OffsetsGoForward(Invariant):
         return tuple(sorted((*key, offset) for key, offset in highest.items()))
 
     def check(self, ghost: Any, view: View) -> str | None:
-        """Compare with the stored offsets."""
         for group, topic, partition, offset in ghost:
             stored = view.committed_offset(group, topic, partition)
             if 0 <= stored < offset:
@@ -677,7 +661,6 @@ class ExactlyOnce(Invariant):
         self._output = output
 
     def check(self, _ghost: Any, view: View) -> str | None:
-        """Count committed outputs of each input."""
         counts: Counter[str] = Counter()
         for topic, partition in view.places():
             if topic == self._output:
@@ -688,12 +671,9 @@ class ExactlyOnce(Invariant):
 
 
 class LogsAgree(Invariant):
-    """Replicas have the same batches below their high watermarks."""
-
     source = "KIP-101, KIP-279; `UnifiedLog`"
 
     def check(self, _ghost: Any, view: View) -> str | None:
-        """Compare each replica with the leader."""
         for topic, partition in view.places():
             found = view.partition(topic, partition)
             seen: dict[int, tuple[int, Any]] = {}
@@ -822,7 +802,6 @@ class OneOwnerAtATime(Invariant):
         return tuple(sorted([*others, *((client, what) for what in given)]))
 
     def check(self, ghost: Any, _view: View) -> str | None:
-        """Look for two owners."""
         owners: dict[tuple[str, int], str] = {}
         for client, what in ghost:
             other = owners.setdefault(what, client)
@@ -877,7 +856,6 @@ class DeliveredAndCounted(Invariant):
         return ghost._replace(ended=tuple(sorted({*ghost.ended, *ended}))) if ended else ghost
 
     def received(self, ghost: _Deliveries, _client: str, send: Send, response: Any) -> _Deliveries:
-        """Count received records."""
         if send.api != "SHARE_FETCH":
             return ghost
         if response is None:
@@ -999,7 +977,6 @@ class SessionsHideNothing(Invariant):
         return ghost
 
     def check(self, ghost: _Sessions, _view: View) -> str | None:
-        """Return what was hidden."""
         return ghost.hidden or None
 
 

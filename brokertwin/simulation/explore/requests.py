@@ -65,7 +65,6 @@ def produce(
     broker: int = 1,
     acks: int = -1,
 ) -> Send:
-    """A batch with one record, known by its name."""
     batch = {
         "baseOffset": 0,
         "lastOffsetDelta": 0,
@@ -152,7 +151,6 @@ def add_offsets(transactional_id: str, producer_id: int, epoch: int, group: str)
 
 
 def offset_fetch(group: str, topic: str, partition: int) -> Send:
-    """OffsetFetch of stable offsets."""
     body = {
         "groupId": group,
         "topics": [{"name": topic, "partitionIndexes": [partition]}],

@@ -272,6 +272,7 @@ class Search:
             for pool in self._pools:
                 pool.shutdown(cancel_futures=True)
             self._pools = []
+        self._count(self._expander.counts())
         result.frontier = len(self._here) + len(self._next)
         result.cpu_seconds += time.process_time() - begun
         if result.violation:
@@ -317,9 +318,10 @@ class Search:
         if self._options.workers > 1:
             yield from self._children_of_workers()
             return
-        for node in self._here:
+        for number, node in enumerate(self._here):
+            if number % CHUNK == 0:
+                self._count(self._expander.counts())
             yield self._expander.children(self._current(node), self._visited)
-            self._count(self._expander.counts())
 
     def _current(self, node: Node) -> Node:
         """Return a node with the steps that are still asleep."""
@@ -473,7 +475,6 @@ class Search:
 
 
 def walk(model: Model, seed: int, steps: int) -> Result:
-    """Take random steps; the result has the first violation."""
     chance = Random(seed)
     explorer = Explorer(model)
     world = explorer.first()

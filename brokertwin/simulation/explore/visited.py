@@ -104,7 +104,6 @@ class Frontier:
         return len(self._nodes) + self._on_disk + len(self._page)
 
     def append(self, node: Any) -> None:
-        """Add a node."""
         if len(self._nodes) < self._memory_max or self._is_read:
             self._nodes.append(node)
             return

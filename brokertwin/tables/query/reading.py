@@ -65,16 +65,13 @@ class Tables:
 
     @property
     def schemas(self) -> Mapping[str, TableSchema]:
-        """Schema of each table by name."""
         return BY_NAME
 
     @property
     def names(self) -> list[str]:
-        """Names of all tables."""
         return list(self.schemas)
 
     def rows(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return the rows of a table."""
         return state_rows.rows(ItemKind(BY_NAME[name].kind), self.cells, self._without_ends)
 
     def arrow(self, name: str) -> "pa.Table":
@@ -132,7 +129,6 @@ class LiveTables(Tables):
 
     @property
     def schemas(self) -> Mapping[str, TableSchema]:
-        """Schema of each table by name."""
         return LIVE
 
     def rows(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -345,7 +341,6 @@ def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None
 
 
 def is_snapshots(directory: Path) -> bool:
-    """True if a directory is a snapshot or contains some."""
     return (directory / "snapshot.json").is_file() or any(directory.glob("*/snapshot.json"))
 
 

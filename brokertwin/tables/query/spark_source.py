@@ -100,7 +100,6 @@ class BrokertwinSource(DataSource):
         return self._topic().schema.ddl
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """Return the reader of a state, or of the newest rows of a topic."""
         names = schema.fieldNames()
         if "path" not in self.options:
             return TopicReader(self._topic(), names)
@@ -146,8 +145,6 @@ class BrokertwinSource(DataSource):
 
 
 class PushingSource(BrokertwinSource):
-    """The data source with pushed filters."""
-
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return a reader that takes filters."""
         reader = super().reader(schema)
@@ -202,8 +199,6 @@ class _FilteringReader(DataSourceReader):
 
 
 class _PushingReader(DataSourceReader):
-    """A reader that Spark gives filters to."""
-
     def __init__(self, reader: _FilteringReader) -> None:
         self.reader = reader
 
@@ -212,11 +207,9 @@ class _PushingReader(DataSourceReader):
         return self.reader.push(filters)
 
     def partitions(self) -> "Sequence[InputPartition]":
-        """Return the reader's parts."""
         return self.reader.partitions()
 
     def read(self, partition: InputPartition) -> Any:
-        """Yield the reader's rows."""
         return self.reader.read(partition)
 
 
@@ -324,13 +317,11 @@ class CompactedTopic(NamedTuple):
         return named | dict(zip((each.name for each in OF_ROW), own, strict=True))
 
     def ends(self) -> dict[int, tuple[int, int]]:
-        """Return first and end offset of each partition."""
         count = partitions_of(self.client, self.name)
         with closing(consumer(self.client)) as reader:
             return {n: first_and_end(reader, TopicPartition(self.name, n)) for n in range(count)}
 
     def read(self, partition: int, first: int, end: int) -> Iterator[TopicRow]:
-        """Yield the rows of a range of offsets."""
         return read_between(self.client, self.name, {partition: first}, {partition: end})
 
 
@@ -413,16 +404,13 @@ class TopicStreamReader(DataSourceStreamReader):
         self.topic, self.names, self.starting = topic, names, starting
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return the offsets at which a new query starts."""
         at = 1 if self.starting == LATEST else 0
         return {str(number): bounds[at] for number, bounds in self.topic.ends().items()}
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override] # noqa: N802
-        """Return the current ends."""
         return {str(number): end for number, (_, end) in self.topic.ends().items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return the ranges of a micro-batch."""
         return _ranges({int(n): (start.get(n, 0), end[n]) for n in end})
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:

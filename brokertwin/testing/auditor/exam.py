@@ -261,7 +261,6 @@ class _Processes:
 
     @property
     def roles(self) -> list[ProcessRole]:
-        """The processes that were started."""
         return list(self._running)
 
     def start(self, role: ProcessRole) -> None:
@@ -295,7 +294,6 @@ class _Processes:
         self._readers.append(reader)
 
     def statements(self) -> dict[str, list[Statement]]:
-        """Return the statements of each process so far."""
         return {name: list(statements(list(lines))) for name, lines in self._lines.items()}
 
     def names_after(self, verb: str) -> set[str]:
@@ -328,7 +326,6 @@ class _Processes:
         return self._running[role].poll() is None
 
     def terminate(self, roles: Sequence[ProcessRole]) -> None:
-        """Send SIGTERM."""
         for role in self.running(roles):
             self._running[role].send_signal(signal.SIGTERM)
 

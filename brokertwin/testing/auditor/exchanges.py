@@ -39,7 +39,6 @@ class Violation(NamedTuple):
 
 
 def some(names: list[str]) -> str:
-    """Return the number of records with some of their names."""
     more = ", …" if len(names) > SHOWN else ""
     return f"{counted(len(names), 'record')} ({', '.join(names[:SHOWN])}{more})"
 

@@ -22,7 +22,6 @@ Place = tuple[int, int]
 
 
 def by_place(logs: Mapping[TopicPartition, Log]) -> dict[Place, str]:
-    """Return the names of records by place."""
     return {(at.partition, offset): name for at, log in logs.items() for offset, name in log}
 
 

@@ -41,20 +41,16 @@ class ProcessRole(NamedTuple):
 
 
 class RunNames(NamedTuple):
-    """Names of a run in the cluster."""
-
     topic: str
     output: str
     group: str
     transactional_id: str
 
     def group_of(self, work: WorkKind) -> str:
-        """Return the group of members, processors or sharers."""
         has_own = work in (WorkKind.PROCESS, WorkKind.SHARE)
         return f"{self.group}-{work.value}" if has_own else self.group
 
     def transactional_id_of(self, role: ProcessRole) -> str:
-        """Return the one id of the producers, or a processor's own."""
         own = f"{self.transactional_id}-{role.name}"
         return own if role.work is WorkKind.PROCESS else self.transactional_id
 

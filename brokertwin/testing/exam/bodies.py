@@ -81,7 +81,6 @@ class World:
         self.uuids: dict[str, str] = {}
 
     def name(self, short: str) -> str:
-        """Return the name with the prefix."""
         return self.names.setdefault(short, self.prefix + short)
 
     def uuid(self, label: str) -> str:

@@ -75,7 +75,6 @@ class _Cleaning:
         ]
 
     def _empty(self, group: str, kind: str) -> None:
-        """Let all members leave a group."""
         if kind not in KINDS:
             for described in self._call("DescribeGroups", 5, {"groups": [group]}).get("groups", ()):
                 members = [
@@ -111,7 +110,6 @@ class _Cleaning:
             self._call("AlterConfigs", 2, {"resources": resources, "validateOnly": False})
 
     def _delete_quotas(self) -> None:
-        """Remove the quotas of client ids."""
         match = {"entityType": "client-id", "matchType": ANY_NAME}
         listed = self._call("DescribeClientQuotas", 1, {"components": [match], "strict": True})
         entries = [

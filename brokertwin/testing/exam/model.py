@@ -180,13 +180,11 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def needs(self) -> set[tuple[str, int]]:
-        """APIs with versions that the broker must claim."""
         found = {(each.api, each.version) for each in self.steps if each.api in API_KEYS}
         return found - {("ApiVersions", version) for version in range(100)}
 
     @property
     def labels(self) -> list[str]:
-        """Labels of the compared steps."""
         return [step.label for step in self.steps if step.label]
 
     @property
@@ -196,7 +194,6 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def has_restart(self) -> bool:
-        """Whether the broker is restarted."""
         return any(step.do is Do.RESTART for step in self.steps)
 
 
@@ -218,7 +215,6 @@ class ExamSubject(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @cache
 def subjects() -> tuple[ExamSubject, ...]:
-    """Return all subjects, in the order of their files' names."""
     folder = resources.files(FILES)
     files = sorted(each.name for each in folder.iterdir() if each.name.endswith(SUFFIX))
     return tuple(read(folder.joinpath(name).read_bytes()) for name in files)
@@ -250,7 +246,6 @@ def lines(document: dict[str, Any], lists: Iterable[str]) -> str:
 
 
 def _short(step: dict[str, Any]) -> dict[str, Any]:
-    """Drop the codes that are repeated by default."""
     is_default = step["retry"] == list(RETRIED)
     return {name: part for name, part in step.items() if name != "retry" or not is_default}
 

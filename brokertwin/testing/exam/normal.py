@@ -102,7 +102,6 @@ class Normalizer:
             self._symbols["node", node] = f"<node{place}>"
 
     def response(self, body: Any, view: View | None = None) -> Any:
-        """Normalize a decoded response."""
         self._learn()
         found = masked(body)
         if view is not None:
@@ -113,7 +112,6 @@ class Normalizer:
         return normal
 
     def value(self, value: Any) -> Any:
-        """Normalize a single value."""
         self._learn()
         return self._value(value, "")
 

@@ -67,7 +67,6 @@ TONES = {
 
 
 def page(report: Report) -> str:
-    """Return the page of a report."""
     whole = total(report.scores)
     deviating = [each for each in report.results if each.outcome is Outcome.DEVIATES]
     explained = [each for each in report.results if each.outcome is Outcome.EXPLAINED]

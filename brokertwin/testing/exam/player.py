@@ -119,8 +119,6 @@ def play(scenario: Scenario, site: Site, prefix: str, patience: float = 1.0) -> 
 
 
 class Player:
-    """The state of a scenario while it is played."""
-
     def __init__(self, scenario: Scenario, site: Site, prefix: str, patience: float) -> None:
         nodes = list(site.brokers)
         nodes = [site.home, *(node for node in nodes if node != site.home)]
@@ -135,7 +133,6 @@ class Player:
         self._sent: dict[str, list[tuple[Step, Any]]] = {}
 
     def close(self) -> None:
-        """Close all connections."""
         for each in self._connections.values():
             each.close()
 
@@ -378,7 +375,6 @@ def _described(step: Step) -> str:
 
 
 def codes(response: Any) -> set[int]:
-    """Return all error codes of a response."""
     if isinstance(response, list):
         return set().union(*map(codes, response)) if response else set()
     if not isinstance(response, dict):

@@ -59,7 +59,6 @@ class Score(msgspec.Struct, frozen=True):
 
     @property
     def played(self) -> int:
-        """Number of scenarios that were played."""
         return self.agrees + self.deviates + self.explained
 
     @property
@@ -348,7 +347,6 @@ def _range(versions: tuple[int, int] | None) -> str:
 
 
 def worst_of(deviations: Iterable[Deviation]) -> ExamSeverity:
-    """Return the worst severity of some deviations."""
     order = list(ExamSeverity)
     return min((each.severity for each in deviations), key=order.index)
 
@@ -359,7 +357,6 @@ def printable(text: str) -> str:
 
 
 def described(deviation: Deviation) -> str:
-    """Return a deviation as a line."""
     if deviation.ended and deviation.path == ENDED:
         return str(deviation.got)
     expected, got = (shown(deviation.path, each) for each in (deviation.expected, deviation.got))

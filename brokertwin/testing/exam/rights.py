@@ -8,8 +8,6 @@ from brokertwin.testing.exam.model import Do, Scenario, Step
 
 
 class Rights(StrEnum):
-    """Rights of the user of an exam."""
-
     ADMIN = "admin"
     """All operations on the cluster."""
     USER = "user"

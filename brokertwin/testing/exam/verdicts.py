@@ -75,7 +75,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def unexplained(self) -> list[Deviation]:
-        """Deviations without a version note."""
         return [each for each in self.deviations if not each.note]
 
 
@@ -349,7 +348,6 @@ def consequence(worst: ExamSeverity, api: str, path: str, expected: Any, got: An
 
 
 def last_name(path: str) -> str:
-    """Return the name of the field at the end of a path."""
     return path.rpartition(".")[2].partition("[")[0]
 
 
@@ -406,5 +404,4 @@ EXIT_CODES: Mapping[ExamSeverity, int] = {
 
 
 def exit_code(deviations: Iterable[Deviation]) -> int:
-    """Return the exit code for deviations."""
     return max((EXIT_CODES[each.severity] for each in deviations), default=0)

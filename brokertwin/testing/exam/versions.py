@@ -70,7 +70,6 @@ def inheriting(
 
 
 def all_notes() -> list[VersionNote]:
-    """Return all notes."""
     data = resources.files(ROOM).joinpath(NOTES).read_bytes()
     return msgspec.json.decode(data, type=list[VersionNote])
 

@@ -29,7 +29,6 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(*words: str, text: str = "") -> str:
-    """In this process, which is quicker."""
     result = CliRunner().invoke(app, [*words], input=text)
     if isinstance(result.exception, UserError):
         raise result.exception

@@ -106,7 +106,6 @@ def commit(client: Client, offset: int) -> None:
 
 
 def committed(client: Client) -> int:
-    """The offset that is committed, of all partitions the same."""
     requests = [{"name": "t", "partitionIndexes": list(range(PARTITIONS))}]
     response = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": requests})
     (found,) = {each["committedOffset"] for each in response["topics"][0]["partitions"]}

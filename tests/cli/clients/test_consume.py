@@ -45,7 +45,6 @@ def numbers(end: int) -> str:
 
 
 def log_ends(gateway: Running, topic: str) -> int:
-    """The sum of the ends of a topic's logs."""
     with gateway.client() as client:
         return sum(client.list_offset(topic, -1, each)["offset"] for each in range(PARTITIONS))
 

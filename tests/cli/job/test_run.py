@@ -59,7 +59,6 @@ def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
 
 
 def assert_all_kinds_are_checked(errors: str, newest: int) -> None:
-    """Check that offsets and new rows of each topic were checked, also in the newest check."""
     made = re.findall(r"check of micro-batch (\d+): (\d+) of (\d+) \w+ met, ([\d,]+) (\w+)", errors)
     assert [each for each in made if each[1] != each[2]] == []
     assert {kind for batch, *_, kind in made if int(batch) == newest} == {"offsets", *KINDS[1:]}
@@ -167,7 +166,6 @@ def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
 
 
 def assert_it_is_watched(port: int) -> None:
-    """Its dead letter is counted, its state read."""
     wait_until(lambda: document_at(port).state is not None)
     found = document_at(port)
     assert found.job is not None
@@ -254,3 +252,13 @@ def test_a_second_signal_ends_at_once(commands: Commands) -> None:
         for java in frozen:
             java.kill()
     assert checkpoint_log.committed(commands.bench.checkpoint) == checkpoint_log.NONE
+
+
+def test_trace_prints_the_lines_of_the_jobs_brokers(commands: Commands) -> None:
+    bench = commands.bench
+    placement.write(bench.client, bench.prefix, job.placements(bench.settings))
+    assert commands.call("send", str(CAPTURES / f"{CAPTURE}.jsonl.gz"))[0] == 0
+    code, _, errors = commands.call("run", "--available-now", "--era", "2.0", "--trace")
+    assert code == 0, errors
+    created = r"\[\d\d:\d\d:\d\d,\d{3}\] Created fetch session FetchSession\(id=\d+, privileged="
+    assert re.search(created, errors), errors

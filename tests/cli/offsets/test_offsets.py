@@ -200,7 +200,6 @@ def other(tmp_path: Path) -> Iterator[str]:
 
 
 def fresh(name: str) -> str:
-    """A name that no test has had, nor a try before."""
     return f"{name}-{token_hex(4)}"
 
 

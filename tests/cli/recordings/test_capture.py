@@ -49,7 +49,6 @@ class Process:
         return self.wait()
 
     def wait(self) -> int:
-        """Wait until it has ended."""
         self.out, errors = self.process.communicate(timeout=TIMEOUT_S)
         self.errors += errors
         return self.process.returncode

@@ -29,8 +29,6 @@ pytestmark = pytest.mark.kafka
 
 
 class Recorded(NamedTuple):
-    """A recording of a group, and the output of the capture."""
-
     file: Path
     topic: str
     group: str

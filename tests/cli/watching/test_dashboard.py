@@ -29,7 +29,6 @@ OF_PROMETHEUS = {"instance", "le"}
 
 
 def queries(dashboard: dict[str, Any]) -> Iterator[str]:
-    """The queries of the panels and of the variables."""
     for panel in dashboard["panels"]:
         yield from (target["expr"] for target in panel["targets"])
     for variable in dashboard["templating"]["list"]:
@@ -37,13 +36,11 @@ def queries(dashboard: dict[str, Any]) -> Iterator[str]:
 
 
 def names_in(query: str) -> set[str]:
-    """The metrics in a query, a histogram by its own name."""
     found = set(re.findall(r"\bbrokertwin_\w+", query))
     return {re.sub(r"(?<=seconds)_(bucket|sum|count)$", "", name) for name in found}
 
 
 def labels_in(query: str) -> set[str]:
-    """The labels that a query filters or groups by."""
     by = re.findall(r"\bby \(([^)]*)\)", query)
     inside = re.findall(r"\{([^}]*)\}", query)
     filtered = {label for part in inside for label in re.findall(r"(\w+)\s*[=!]", part)}
@@ -51,7 +48,6 @@ def labels_in(query: str) -> set[str]:
 
 
 def wrong(query: str) -> set[str]:
-    """Return the unknown metrics and labels of a query."""
     names = names_in(query)
     known = {label for name in names & METRICS.keys() for label in METRICS[name].labels}
     return (names - METRICS.keys()) | (labels_in(query) - known - OF_PROMETHEUS)

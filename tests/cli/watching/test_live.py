@@ -55,14 +55,12 @@ class LiveBench:
         topics.topic_id(admin, SOURCE)
 
     def make_topic_again(self) -> None:
-        """Delete the topic of lines, and make it again."""
         admin = topics.admin_client(self.client)
         admin.delete_topics([SOURCE])[SOURCE].result()
         wait_until(lambda: SOURCE not in topics.existing(admin, self.client))
         self._make_topic()
 
     def has_read_all(self) -> bool:
-        """Return whether a micro-batch up to the end of the topic is committed."""
         batch = checkpoint_log.committed(self.checkpoint)
         read = checkpoint_log.end_offsets(self.checkpoint, batch).get(SOURCE, {})
         with closing(consumer(self.client)) as reader:
@@ -83,7 +81,6 @@ class LiveBench:
         assert writer.flush(WAIT_S) == 0
 
     def write_capture(self, cluster: str) -> None:
-        """Write the documents of a capture, with the cluster in a header."""
         writer = Producer(topics.writer_configuration(self.client))
         for line in audits.lines(*audits.RECORDINGS[CAPTURE]):
             writer.produce(SOURCE, line, partition=0, headers=[("cluster", cluster.encode())])
@@ -97,7 +94,6 @@ class LiveBench:
         return self.commands.start("live", *named, *places, *often, *options)
 
     def findings(self) -> list[bytes]:
-        """The rows of the topic of findings, as a reader of committed rows sees them."""
         topic = f"{PREFIX}.findings"
         if topic not in topics.existing(topics.admin_client(self.client), self.client):
             return []
@@ -105,12 +101,10 @@ class LiveBench:
         return [each.value for each in rows if each.value is not None]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a compacted topic."""
         newest = {each.key: each.value for each in read_all(self.client, f"{PREFIX}.{name}")}
         return sorted_rows(json.loads(each) for each in newest.values() if each is not None)
 
     def has_snapshot_of(self, name: str) -> bool:
-        """Return whether the newest snapshot of a table has the rows of its topic."""
         paths = sorted((self.tables / name).glob("batch-*.parquet"))
         return bool(paths) and sorted_rows(pq.read_table(paths[-1]).to_pylist()) == self.table(name)
 
@@ -119,7 +113,6 @@ Kind = tuple[str, str, str, str | None]
 
 
 def kinds(rows: Sequence[bytes]) -> set[Kind]:
-    """Cluster, kind, subject and error of the findings that count."""
     newest = {each["id"]: each for each in map(json.loads, rows)}
     return {
         (each["cluster"], each["kind"], each["subject"], each["error"])
@@ -129,7 +122,6 @@ def kinds(rows: Sequence[bytes]) -> set[Kind]:
 
 
 def wanted(cluster: str, recording: str) -> set[Kind]:
-    """The same of audit."""
     documents = (each.document(1) for each in audits.unfolded(recording))
     return {(cluster, each["kind"], each["subject"], each["error"]) for each in documents}
 

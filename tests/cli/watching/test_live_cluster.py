@@ -62,7 +62,6 @@ class ErringClients:
             made.result()
 
     def fence_each_other(self) -> None:
-        """Two producers use one transactional id."""
         first, second = (
             Producer({**self._address, "client.id": name, "transactional.id": TRANSACTIONAL_ID})
             for name in ("first", "second")
@@ -76,7 +75,6 @@ class ErringClients:
             first.commit_transaction()
 
     def fall_behind(self) -> None:
-        """A consumer commits less than a producer writes."""
         consumer = self._consumer("slow", GROUP)
         consumer.subscribe([TOPIC])
         wait_until(lambda: consumer.poll(0.1) is not None)
@@ -115,7 +113,6 @@ class ErringClients:
         old.close()
 
     def reset_offsets(self) -> None:
-        """An administrator sets the offsets of a group back."""
         back = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, 0, 0)])
         for done in self._admin.alter_consumer_group_offsets([back]).values():
             done.result()
@@ -139,7 +136,6 @@ def live(own_kafka: str, tmp_path: Path) -> Iterator[LiveBench]:
 
 
 def found(live: LiveBench) -> set[tuple[str, str]]:
-    """Kind and subject of the findings of `live`."""
     return {(kind, subject) for _, kind, subject, _ in kinds(live.findings())}
 
 

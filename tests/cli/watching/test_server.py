@@ -24,7 +24,6 @@ def serving(source: Shown) -> Iterator[str]:
 
 
 def got(url: str, method: str = "GET") -> tuple[int, str, bytes]:
-    """Status code, content type and body."""
     try:
         with urllib.request.urlopen(
             urllib.request.Request(url, method=method), timeout=TIMEOUT_S

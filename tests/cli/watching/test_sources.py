@@ -14,8 +14,6 @@ from brokertwin.tables.stored_states import Cells
 
 
 class Clock:
-    """A clock that a test moves."""
-
     now = 100.0
 
     def __call__(self) -> float:

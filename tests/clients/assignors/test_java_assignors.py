@@ -24,7 +24,6 @@ INPUTS = 1_000
 
 
 def drawn() -> list[Input]:
-    """Return the rare inputs, and others at random."""
     random = Random(SEED)
     found = [draw_input(Random(seed)) for seed in RARE]
     return found + [draw_input(random, keeps_topics=at % 10 != 9) for at in range(inputs(INPUTS))]

@@ -65,7 +65,6 @@ class Group:
         return found
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Connectors and tasks of each."""
         return {
             name: (sum(i.is_connector for i in items), sum(not i.is_connector for i in items))
             for name, items in self.running.items()

@@ -88,7 +88,6 @@ def layout(workers: int, tasks: int) -> ConnectWorld:
 
 
 def sizes(world: ConnectWorld) -> list[int]:
-    """How many tasks each worker runs."""
     return [sum(not item.is_connector for item in worker.running) for worker in world.workers]
 
 
@@ -183,7 +182,6 @@ def test_example_14_task_counts_change_while_others_continue() -> None:
 
 
 def figure(number: int) -> list[str]:
-    """A picture of the page."""
     return PAGE.read_text().split("```text\n")[number].partition("\n```")[0].splitlines()
 
 

@@ -35,8 +35,6 @@ COOPERATIVE = "cooperative-sticky"
 
 
 class ModernMember(ConfluentMember):
-    """A consumer of librdkafka in a consumer group."""
-
     def __init__(self, gateway: Any, topic: str) -> None:
         self.consumer = confluent_kafka.Consumer(
             {
@@ -82,7 +80,6 @@ def shared(members: list[Any], *sizes: int) -> list[set[int]]:
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
-    """So many records more for each partition."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for number in range(count * PARTITIONS):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
@@ -198,7 +195,6 @@ def test_others_read_our_producers_records(bootstrap: str) -> None:
 
 
 def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
-    """Copy polled records and their offsets in a transaction."""
     read = poll_until([member], bool)
     producer.begin_transaction()
     for place in read:
@@ -240,7 +236,6 @@ def test_each_record_is_copied_once_after_a_crash(bootstrap: str) -> None:
 
 
 def working(seconds: float, other: OurMember) -> list[set[int]]:
-    """What another member has, again and again, while one works and does not poll."""
     until = time.monotonic() + seconds
     seen = []
     while time.monotonic() < until:

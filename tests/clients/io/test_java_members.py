@@ -66,7 +66,6 @@ class JavaMember:
         return self._owned
 
     def close(self) -> None:
-        """It commits and leaves."""
         self._java.communicate(timeout=PATIENCE_S)
 
 

@@ -47,7 +47,6 @@ def gateway() -> Iterator[str]:
 
 
 def prepared(bootstrap: str, topology: Topology, counts: dict[str, int]) -> StreamsConfig:
-    """The topics, and the settings of a new application."""
     application_id = f"app{next(NUMBERS)}-{time.time_ns()}"
     made = layout(application_id, topology, counts)
     host, _, port = bootstrap.rpartition(":")

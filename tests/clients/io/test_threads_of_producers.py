@@ -50,7 +50,6 @@ def topic(bootstrap: str) -> str:
 
 @pytest.fixture
 def requested_topics(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The topics of each Metadata request that is sent."""
     found: list[list[str]] = []
     do = SocketNetwork.do
 

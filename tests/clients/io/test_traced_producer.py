@@ -120,7 +120,6 @@ def masked(line: str) -> str:
 
 
 def expected() -> list[str]:
-    """The producer's lines of the document, without its typing errors."""
     lines = document_lines()
     for wrong, right in TYPING_ERRORS.items():
         lines = [line.replace(wrong, right) for line in lines]

@@ -108,7 +108,6 @@ def begun(producer: Producer, topic: str, *values: str) -> list[str]:
 
 
 def committed(bootstrap: str, topic: str, expected: int) -> list[str]:
-    """The values that readers of committed records see."""
     return sorted(
         (each.value or b"").decode() for each in read_committed(bootstrap, topic, expected)
     )
@@ -163,7 +162,6 @@ def test_only_committed_records_are_read(bootstrap: str, level: int) -> None:
 
 
 def group_offset(bootstrap: str, topic: str) -> int:
-    """Return the committed offset of the group with the topic's name."""
     group = {"groupId": topic, "topics": [{"name": topic, "partitionIndexes": [0]}]}
     with at(bootstrap) as client:
         response = client.call("OFFSET_FETCH", 9, {"groups": [group], "requireStable": True})

@@ -17,7 +17,6 @@ def counting(**config: object) -> StreamsWorld:
 
 
 def start(made: StreamsWorld, topic: str) -> int:
-    """Return a log's start offset."""
     wanted = [{"partitionIndex": 0, "timestamp": -2}]
     body = {"replicaId": -1, "topics": [{"name": topic, "partitions": wanted}]}
     response = made.world.bench.request("LIST_OFFSETS", 1, body)
@@ -25,7 +24,6 @@ def start(made: StreamsWorld, topic: str) -> int:
 
 
 def requesting(made: StreamsWorld, thread: StreamThread) -> BenchNetwork:
-    """The network on which it has records deleted."""
     return made.world.networks[thread.clients[-1]]
 
 

@@ -102,7 +102,6 @@ class Draw:
         self._chance = Random(seed)
 
     def info(self) -> Info:
-        """A subscription or an assignment."""
         chance = self._chance
         if chance.random() < 0.5:
             return SubscriptionInfo(
@@ -145,7 +144,6 @@ class Draw:
 
 
 def request_line(info: Info) -> str:
-    """Return the driver's input."""
     kind = "subscription" if isinstance(info, SubscriptionInfo) else "assignment"
     return json.dumps({"kind": kind, "data": base64.b64encode(encoded(info)).decode()})
 

@@ -84,7 +84,6 @@ def test_revoked_tasks_are_committed_at_once() -> None:
 
 
 def test_a_failed_record_restarts_its_task() -> None:
-    """Until there is room for it."""
     made = counting()
     topic = f"{APPLICATION}-words-repartition"
     made.world.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, limited(topic, 200))

@@ -61,13 +61,11 @@ class Talk:
             )
 
     def subscribe(self, name: str, *changes: Change) -> None:
-        """Alter a subscription, and wait until the broker applies it."""
         response = self._alter({name: changes})
         self._report(f"{name} is altered", response["responses"][0]["errorCode"])
         self._wait()
 
     def forget_subscriptions(self) -> None:
-        """Delete all subscriptions, including those of other tests."""
         gone = [(key, DELETE, None) for key in ("metrics", "interval.ms", "match")]
         self._alter(dict.fromkeys(self._listed(), gone))
         self._wait()

@@ -95,7 +95,6 @@ def transact_with_confluent(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
-    """Record clients with an empty broker."""
     directory = tmp_path_factory.mktemp("recorded")
     broker = EmbeddedKafka(directory / "kafka", default_home())
     try:

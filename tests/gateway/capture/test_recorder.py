@@ -39,8 +39,6 @@ class SlowSink:
 
 
 class FullDisk(SlowSink):
-    """A sink with room for one document."""
-
     def write(self, documents: Sequence[bytes]) -> None:
         super().write(documents)
         if len(self.written) > 1:

@@ -128,8 +128,6 @@ def log_in_without_headers(first: Address) -> None:
 
 
 class Secured(NamedTuple):
-    """The recorded documents and the log."""
-
     capture: Capturing
     logs: str
 
@@ -139,7 +137,6 @@ class Secured(NamedTuple):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Record traffic with a broker with SASL_SSL."""
     directory = tmp_path_factory.mktemp("secured")
     authority = Authority()
     trust = directory / "ca.pem"

@@ -321,7 +321,6 @@ def on_disk(path: Path, disk: Disk, fsync_ms: int | None = None) -> Iterator[Run
 
 
 def commit(client: Client, offset: int) -> int:
-    """Commit an offset, and return the error."""
     partitions = [{"partitionIndex": 0, "committedOffset": offset}]
     topics = [{"name": "t", "partitions": partitions}]
     response = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})

@@ -64,7 +64,6 @@ def rendered(row: Output, versions: Mapping[str, int]) -> tuple[Any, ...] | None
 
 
 def versions_of(documents: Sequence[bytes]) -> dict[str, int]:
-    """Return the versions of requests by the ids of their events."""
     events = [msgspec.json.decode(document, type=Event) for document in documents]
     return {e.id: h.request_api_version for e in events if (h := e.request_header)}
 

@@ -79,13 +79,11 @@ class HandDrivenJob:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop handling requests."""
         self._is_running.clear()
         if self._thread is not None:
             self._thread.join()
 
     def close(self) -> None:
-        """Stop and close."""
         self.stop()
         self._reader.close()
 

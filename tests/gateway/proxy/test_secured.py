@@ -42,7 +42,6 @@ def running(ends: RelayEnds, faults: FaultSet) -> Iterator[str]:
 def in_between(
     broker: KafkaBroker, config: Path, home: Path, *specs: FaultSpec
 ) -> Iterator[tuple[str, Path, FaultSet]]:
-    """Provide a proxy with its own certificate, and the properties of its clients."""
     authority = Authority()
     key = authority.issue("proxy", "127.0.0.1").store(home / "proxy.pem")
     listen = home / "listen.properties"

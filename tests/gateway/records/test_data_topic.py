@@ -27,8 +27,6 @@ WAIT_S = PATIENCE_S
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a coroutine function as a test, in its own event loop."""
-
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
         asyncio.run(test(*arguments, **named))

@@ -31,7 +31,6 @@ def side_of(running: Running) -> Side:
 
 
 def write(side: Side, wave: int = 0, topic: str = "t") -> None:
-    """Write the batches of a segment, and a later one that rolls it."""
     now = int(time.time() * 1000)
     for batch in BATCHES:
         side.write(topic, batch, now)
@@ -149,7 +148,6 @@ def test_refused_cleaning_event_leaves_no_bytes(monkeypatch: pytest.MonkeyPatch)
 
 
 def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make an index of two chunks of two batches."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
 
@@ -164,7 +162,6 @@ def create_on(side: Side, brokers: list[int], configs: dict[str, str]) -> None:
 
 
 def alter(side: Side, policy: str) -> None:
-    """Alter the topic's cleanup.policy."""
     config = {"name": "cleanup.policy", "configOperation": 0, "value": policy}
     resource = {"resourceType": 2, "resourceName": "t", "configs": [config]}
     body = {"resources": [resource], "validateOnly": False}

@@ -53,7 +53,6 @@ def settings(directory: Path, suites: str) -> dict[str, str]:
 
 
 def recorded_by_kafka(directory: Path) -> list[str]:
-    """Record the ciphers that a real broker negotiates."""
     given = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
     given |= settings(directory, f"{GCM},{CHACHA}")
     with real_broker(directory / "broker", given) as address:

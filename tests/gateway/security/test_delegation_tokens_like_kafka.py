@@ -87,7 +87,6 @@ class Talk:
         settle(self._clients["admin"])
 
     def allow(self, user: str, operation: Operation, kind: ResourceType, name: str) -> None:
-        """Add an ACL as the super user."""
         acl = {"resourceType": int(kind), "resourceName": name, "principal": f"User:{user}"}
         acl |= {"host": "*", "operation": int(operation), "permissionType": 3}
         response = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
@@ -95,7 +94,6 @@ class Talk:
         settle(self._clients["admin"])
 
     def short_lived(self, user: str, name: str) -> None:
-        """Create a token, log in with it, and wait until it has expired."""
         for lasts_ms in growing(SHORT_MS):
             begun, given = time.monotonic(), len(self.responses)
             self.create(user, name, maxLifetimeMs=lasts_ms)
@@ -108,7 +106,6 @@ class Talk:
         time.sleep(max(ends - time.monotonic(), 0) + 0.01)
 
     def create(self, user: str, name: str, version: int = 3, **request: Any) -> None:
-        """Create a token, and remember it under a name."""
         body = {"renewers": [], "maxLifetimeMs": -1, **request}
         response = self._clients[user].call("CREATE_DELEGATION_TOKEN", version, body)
         if response["errorCode"] == 0:
@@ -178,7 +175,6 @@ class Talk:
         wait_until(lambda: self._good_until().get(wanted) == until_ms)
 
     def _good_until(self) -> dict[str, int]:
-        """Return the expiry of each token that the broker knows."""
         response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
         return {each["tokenId"]: each["expiryTimestamp"] for each in response["tokens"]}
 
@@ -257,7 +253,6 @@ def converse(address: Address) -> list[tuple[str, Any]]:
 
 @contextmanager
 def gateway(home: Path) -> Iterator[Address]:
-    """Start a gateway with these settings and users."""
     file = home / "users.jsonl"
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     credentials.write(file, [credentials.make(u, mechanism, PASSWORD, 4096) for u in USERS])
@@ -276,7 +271,6 @@ def are_alike(what: str, response: Any, own: Any) -> bool:
 
 
 def recorded_by_kafka(home: Path) -> list[tuple[str, Any]]:
-    """Record the responses of a real broker."""
     with real_broker(home, SETTINGS) as address:
         return converse(address)
 
@@ -302,7 +296,6 @@ def test_token_requests_and_logins_get_kafkas_responses(tmp_path: Path) -> None:
 
 
 def client_file(home: Path, name: str, login: str, mechanism: str = sasl.PLAIN) -> str:
-    """Write a file of client properties."""
     module = "plain.Plain" if mechanism == sasl.PLAIN else "scram.Scram"
     file = home / f"{name}.properties"
     file.write_text(

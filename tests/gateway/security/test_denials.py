@@ -19,7 +19,6 @@ def requested(principal: str = "User:bob", body: dict[str, Any] | None = None) -
 
 
 def refused(*topics: str) -> dict[str, Any]:
-    """Return a Fetch response that denies topics."""
     partitions = [{"partitionIndex": 0, "errorCode": 29}, {"partitionIndex": 1, "errorCode": 29}]
     return {
         "errorCode": 0,

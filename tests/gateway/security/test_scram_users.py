@@ -122,7 +122,6 @@ def response_to(real: Connection, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def forget(real: Connection) -> None:
-    """Delete all users, including those of a failed test."""
     there = response_to(real, describing())["results"].items()
     gone = [deletion(user, e["mechanism"]) for user, each in there for e in each["credentialInfos"]]
     real.call("AlterUserScramCredentials", 0, altering(*gone))

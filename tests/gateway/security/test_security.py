@@ -95,8 +95,6 @@ def test_sasl_apis_on_a_plaintext_listener_get_kafkas_responses() -> None:
 
 
 class Noting(LocalEngine):
-    """A local engine that records the principal of each event."""
-
     principals: list[str]
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:

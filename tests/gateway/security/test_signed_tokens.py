@@ -50,8 +50,6 @@ def keys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rules(keys: Path) -> Rules:
-    """Return the token rules of a listener with these settings."""
-
     def made(**given: str) -> SignedRules:
         return SignedRules.of(BrokerProperties({ENDPOINT: f"file://{keys}", **given}, "SASL_SSL"))
 

@@ -176,7 +176,6 @@ class Allowing(EmbeddedKafka):
 
 @pytest.fixture(scope="module")
 def jwks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JwksServer]:
-    """Return the URL of the keys."""
     with serving(tmp_path_factory.mktemp("keys"), KEYS) as served:
         yield served
 
@@ -233,7 +232,6 @@ def ours(jwks: JwksServer, clock: StandingClock) -> Iterator[Address]:
 
 
 def recorded_by_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
-    """Play all scenarios against a real broker, including a new key."""
     clock = MachineClock()
     with real_broker(home, jwks) as address:
         found = transcripts(address, SCENARIOS, clock)

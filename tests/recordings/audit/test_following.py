@@ -21,13 +21,11 @@ GROWN = ("leader_kill", "follower_stop", "txn_fencing_ck", "mixed_groups", "shar
 
 
 def grow(path: Path, data: bytes) -> None:
-    """Append to a file."""
     with path.open("ab") as file:
         file.write(data)
 
 
 def places(files: GrowingFiles) -> list[str]:
-    """The places of the documents that are new."""
     return [each.place for each in files.read(Summary())]
 
 

@@ -11,7 +11,6 @@ from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 
 def begun(recording: SyntheticRecording) -> list[tuple[int, list[tuple[str, str]]]]:
-    """Each generation with who began it."""
     found = History(recording.exchanges).found(GROUPS, Rebalance)
     return [(e.number, [(rebalance_cause(why), why.client) for why in e.causes]) for e in found]
 
@@ -97,7 +96,7 @@ def test_client_that_took_over_an_instance_is_named() -> None:
 def test_members_of_the_new_protocol_come_and_go() -> None:
     (found,) = groups.storms(whole("consumer_protocol").history)
     assert found.what == (
-        "4 generations, up to 4 within a minute; because of them: member-0 joined once,"
+        "4 epochs, up to 4 within a minute; because of them: member-0 joined once,"
         " member-1 joined once, member-1 left once."
     )
 

@@ -26,7 +26,6 @@ def leave(
 
 
 def over(recording: SyntheticRecording, connection: str) -> None:
-    """Move the last exchange to another connection."""
     recording.exchanges[-1] = msgspec.structs.replace(
         recording.exchanges[-1], connection=connection
     )
@@ -114,7 +113,6 @@ def test_member_of_the_consumer_protocol_that_left_and_came_back() -> None:
 
 
 def handed_out(recording: SyntheticRecording, member: str, timeout_ms: int) -> None:
-    """A JoinGroup that gets a member id to join with."""
     request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": timeout_ms}
     response = {"errorCode": Error.MEMBER_ID_REQUIRED, "memberId": member, "generationId": -1}
     recording.add("starter", "JOIN_GROUP", request, response, at=0)

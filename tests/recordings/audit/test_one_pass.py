@@ -12,7 +12,6 @@ from tests.support.audits import READING, RECORDINGS, whole
 
 
 def passed(name: str) -> list[AuditFinding]:
-    """The findings of a recording in one pass."""
     source = partial(read_files, RECORDINGS[name], READING.get(name, FileReading()))
     return findings(pass_over(source).history)
 

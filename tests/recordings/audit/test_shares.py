@@ -13,7 +13,6 @@ from tests.support.synthetic_recording import GROUP
 
 
 def of(kind: str, subject: str) -> AuditFinding:
-    """A finding about the capture of share fetches."""
     found = audits.whole("share_fetch").findings
     return next(each for each in found if (each.kind, each.subject) == (kind, subject))
 

@@ -8,7 +8,6 @@ from tests.support.share_exchanges import GROUP, Shares
 
 
 def entries(group: str) -> dict[str, TimelineEntry]:
-    """Those of a group of the capture of share fetches, by line."""
     story = GroupTimeline(audits.exchanges("share_fetch"), group).story()
     return {each.id.rpartition(":")[2]: each for each in story}
 

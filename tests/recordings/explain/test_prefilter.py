@@ -189,7 +189,6 @@ def test_names_that_json_may_write_in_another_way_are_not_looked_for() -> None:
 
 
 def logged(api: int, number: int, request: str, response: str = "{}") -> str:
-    """A line of a request log."""
     return (
         f"[2026-11-28 12:00:00,{number % 1000:03d}] DEBUG Completed request:"
         '{"isForwarded":false,"requestHeader":'
@@ -207,7 +206,6 @@ METADATA = '{"topics":[{"errorCode":0,"name":"t","topicId":"topicIdOfTwentyTwoCh
 
 
 def read_narrowly(tmp_path: Path, *lines: str) -> tuple[list[str], list[str]]:
-    """The places of the documents that are read, and of the lines that are skipped."""
     file = tmp_path / "broker-1.log"
     file.write_text("".join(lines))
     needed = NeededLines.of(["own"], prefilter.OF_MEMBERS)

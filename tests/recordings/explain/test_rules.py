@@ -53,7 +53,6 @@ GIVEN = re.compile(r"\bError\.([A-Z][A-Z_]+)\b")
 
 
 def given_in(file: Path) -> set[str]:
-    """The errors that a file names."""
     return set(GIVEN.findall(file.read_text(encoding="utf-8"))) & set(Error.__members__)
 
 
@@ -84,11 +83,9 @@ class KafkasClasses:
                         self._files[part].append((archive, name))
 
     def has(self, name: str, member: str) -> bool:
-        """Whether there is a class with such a member, or with any, if none is named."""
         return any(member.encode() in content for content in self._contents(name))
 
     def gives(self, name: str, error: Error) -> bool:
-        """Whether a class names the error, or the exception that it is made of."""
         usual = f"{error.name.title().replace('_', '')}Exception"
         words = (error.name, EXCEPTIONS.get(error, usual))
         return any(word.encode() in each for word in words for each in self._contents(name))

@@ -18,7 +18,6 @@ RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exc
 
 
 def of_session(story: list[TimelineEntry]) -> list[tuple[str, ...]]:
-    """Notes of each entry, or the names of its errors."""
     return [tuple(entry.notes or [each.name for each in entry.refused]) for entry in story]
 
 

@@ -29,7 +29,6 @@ def add(recording: SyntheticRecording, error: int = 0, epoch: int = 0) -> None:
 
 
 def story(recording: SyntheticRecording) -> tuple[list[list[str]], TransactionTimeline]:
-    """The notes of each entry, and the transactions."""
     found = TransactionTimeline(recording.exchanges, "tx")
     return [entry.notes for entry in found.story()], found
 
@@ -124,7 +123,6 @@ def test_verified_partition_is_not_taken_in() -> None:
 
 
 def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None:
-    """The client reads, writes, and ends each transaction."""
     exchanges = read([Path(ROOT / "tests/captures/txn_loop_ck.jsonl.gz")]).exchanges
     found = TransactionTimeline(exchanges, "txn_loop_ck.12.txn")
     ends = [each for each in exchanges if each.api == "END_TXN" and not each.response["errorCode"]]

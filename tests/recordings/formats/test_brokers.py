@@ -86,8 +86,6 @@ def test_brokers_are_identified_by_names_around_lines(
 
 
 def in_containers(host: str) -> Callable[[str, str], str]:
-    """Changes lines to those of brokers that have one port each in their own network."""
-
     def change(node: str, line: str) -> str:
         ports = re.compile(r"(\"connection\":\")127.0.0.1:\d+")
         address = f"172.18.0.{NUMBERS[node]}:9092"

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,11 @@ FIELDS = {
 }
 NEST = json.dumps({"timestamp": "2026-11-20T09:12:05.412Z", **FIELDS})
 AT = "2026-11-20T09:12:05.412Z"
+FRANZ_GO: list[tuple[str, dict[str, str | None]]] = [
+    ("wrote Heartbeat v4", {"broker": "1", "err": None}),
+    ("read Heartbeat v4", {"broker": "1", "err": None}),
+    ("heartbeat errored", {"group": "g", "err": "UNKNOWN_MEMBER_ID: The coordinator is not"}),
+]
 WRAPPERS = {
     "Rust": [f"[{AT} DEBUG rdkafka::client] librdkafka: SEND {each}" for each in (SENT, GOT)]
     + [f"[{AT} DEBUG rdkafka::client] librdkafka: REQERR {FAILED}"],
@@ -229,23 +235,41 @@ WRAPPERS = {
     "winston, JSON": [
         json.dumps({"level": "debug", "message": BEAT, "extra": FIELDS, "timestamp": AT})
     ],
+    "librdkafka-dotnet": [
+        f"{AT} [Debug] From(a#consumer-1) {each}" for each in (SENT, GOT, FAILED)
+    ],
+    "kafka-go, glog": [
+        f"I1120 09:12:05.412448  12 k.go:1] a#consumer-1 {each}" for each in (SENT, GOT, FAILED)
+    ],
+    "KafkaJS on Lambda": [f"{AT}\tc6af9ac6\tERROR\t{json.dumps({'message': BEAT, **FIELDS})}"],
     "franz-go, zap": [
-        json.dumps(
-            {"level": "debug", "ts": 1795165925.412, "msg": f"{what} Heartbeat v4"}
-            | {"broker": "1", "err": None}
-        )
-        for what in ("wrote", "read")
-    ]
-    + [f"{AT} [INFO] heartbeat errored; group: g, err: UNKNOWN_MEMBER_ID: The coordinator is"],
+        json.dumps({"level": "debug", "ts": 1795165925.412, "msg": message} | fields)
+        for message, fields in FRANZ_GO
+    ],
+    "franz-go, zerolog": [
+        json.dumps({"level": "debug", "time": 1795165925412} | fields | {"message": message})
+        for message, fields in FRANZ_GO
+    ],
+    "franz-go, logfmt": [
+        f'level=info msg="{message}" @service=redpanda-connect time="{AT}" '
+        + " ".join(f'{name}="{value}"' for name, value in fields.items() if value)
+        for message, fields in FRANZ_GO
+    ],
+    "franz-go, klog": [
+        f"I1120 09:12:05.412448       1 kgo.go:12] {message}; "
+        + ", ".join(f"{name}: {value or '<nil>'}" for name, value in fields.items())
+        for message, fields in FRANZ_GO
+    ],
 }
+UNNAMED = ("Rust", "Vector", "C++", "franz-go")
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
 def test_the_lines_of_other_loggers_are_read(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "client.log"
     file.write_text("\n".join(WRAPPERS[kind]) + "\n")
-    named = kind not in ("Rust", "Vector", "C++", "franz-go, zap")
-    (beat,) = _clients(Where(files=[file]), "a" if named else "unnamed").story()
+    client = "unnamed" if kind.startswith(UNNAMED) else "a"
+    (beat,) = _clients(Where(files=[file]), client).story()
     assert beat.api == "HEARTBEAT"
     assert [each.code for each in beat.refused] == [25]
     assert beat.time == 1795165925412
@@ -272,3 +296,75 @@ def test_a_log_without_bodies_does_not_say_that_nothing_was_refused(tmp_path: Pa
     text = "".join(f"%7|1651858329.428|X|reader-a#consumer-1| {line}\n" for line in (SENT, GOT))
     _, ending = _story(tmp_path, text)
     assert ending[1] == "the log shows no refusal; it does not have the bodies of all responses"
+
+
+MAIN = "[thrd:main]: "
+OLD_EPOCH = "Broker: Producer attempted an operation with an old epoch (INVALID_PRODUCER_EPOCH)"
+ABORTED = f"{MAIN}Current transaction failed in state BeginCommit: Failed to commit offsets to "
+GROUPS = f'{MAIN}Group "g" heartbeat error response in state up: Broker: Unknown member'
+RESET = (
+    f"{MAIN}orders [0]: offset reset (at offset 43, broker 1) to offset BEGINNING: fetch failed "
+)
+SET = (
+    "[thrd:b:1/1]: b:1/1: orders [0]: MessageSet with 3 message(s) (BaseSeq 3) encountered error: "
+)
+ALONE = {
+    "HEARTBEAT 25": GROUPS,
+    "SYNC_GROUP 27": "SyncGroup response: Broker: Group rebalance in progress (0 bytes)",
+    "OFFSET_COMMIT 25": f"{MAIN}Offset commit (manual) failed for 1/1 partition(s): Broker: Unknown"
+    " member: orders[0]@5(Broker: Unknown member)",
+    "END_TXN 47": f"{MAIN}Fatal transaction error: Failed to end transaction: {OLD_EPOCH}",
+    "ADD_OFFSETS_TO_TXN 47": f"{MAIN}Fatal transaction error: Failed to add offsets to transaction:"
+    f" {OLD_EPOCH}",
+    "TXN_OFFSET_COMMIT 22": f"{ABORTED}transaction on broker b:1/1: Broker: Specified group"
+    " generation id is not valid (after 20ms) (ILLEGAL_GENERATION)",
+    "PRODUCE 45": f"{SET}Broker: Broker received an out of order sequence number (actions x)",
+    "CONSUMER_GROUP_HEARTBEAT 110": f"{MAIN}ConsumerGroupHeartbeat failed due to: Broker: The"
+    " member epoch is fenced by the group coordinator: will rejoin the group",
+    "FETCH 1": f"{RESET}due to requested offset not available: Broker: Offset out of range",
+}
+
+
+def _logged(*lines: str) -> str:
+    return "".join(f"%7|1651858329.428|FAC|reader-a#consumer-1| {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("refused", ALONE)
+def test_refusals_whose_requests_are_not_in_the_log(tmp_path: Path, refused: str) -> None:
+    """`debug=cgrp,eos` logs errors and no requests; each refusal counts once."""
+    (entry,), ending = _story(tmp_path, _logged(ALONE[refused], ALONE[refused]))
+    assert [f"{entry.api} {each.code}" for each in entry.refused] == [refused]
+    assert entry.said.startswith(("response of a broker;", "response of broker 1;"))
+    assert ending[-1] == f"{entry.api}: 1 request"
+
+
+@pytest.mark.parametrize("refused", ALONE)
+def test_refusals_belong_to_the_requests_of_a_log(tmp_path: Path, refused: str) -> None:
+    api = refused.split()[0].title().replace("_", "")
+    sent = f"[thrd:b:1/1]: b:1/1: Sent {api}Request (v1, 92 bytes @ 0, CorrId 9)"
+    got = f"[thrd:b:1/1]: b:1/1: Received {api}Response (v1, 6 bytes, CorrId 9, rtt 2.25ms)"
+    (entry,), _ = _story(tmp_path, _logged(sent, got, ALONE[refused]))
+    assert [f"{entry.api} {each.code}" for each in entry.refused] == [refused]
+    assert "after 2.25 ms" in entry.said
+
+
+def test_java_clients_before_kafka_2_5(tmp_path: Path) -> None:
+    text = (
+        "[2018-10-05 10:00:00,001] DEBUG [Consumer clientId=reader-a, groupId=parcels] Using older"
+        " server API v1 to send HEARTBEAT {group_id=parcels,generation_id=3,member_id=m1} with"
+        " correlation id 5 to node 2147483646 (org.apache.kafka.clients.NetworkClient)\n"
+        "[2018-10-05 10:00:00,003] TRACE [Consumer clientId=reader-a, groupId=parcels] Completed"
+        " receive from node 2147483646 for HEARTBEAT with correlation id 5, received"
+        " {throttle_time_ms=0,error_code=25} (org.apache.kafka.clients.NetworkClient)\n"
+    )
+    (beat,), ending = _story(tmp_path, text)
+    assert (beat.api, beat.version, [each.code for each in beat.refused]) == ("HEARTBEAT", 1, [25])
+    assert "response of broker 1 after 2 ms" in beat.said
+    assert "explain group parcels tells its whole story" in ending
+
+
+def test_the_node_id_of_a_coordinator_is_no_time(tmp_path: Path) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(re.sub(r"(?m)^\[2026-11-27 ", "[", JAVA))
+    with pytest.raises(UserError, match="2 of 2 lines have no date and time"):
+        _clients(Where(files=[file]), "reader-a")

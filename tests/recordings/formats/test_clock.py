@@ -65,7 +65,6 @@ def test_invalid_times_are_none(text: bytes) -> None:
 
 
 def times(tmp_path: Path, *dates: str) -> tuple[list[str], list[str]]:
-    """The days of lines with these dates, and the warnings."""
     warnings: list[str] = []
     file = tmp_path / "broker-1.log"
     file.write_text("".join(f"{date} DEBUG {BARE}" for date in dates), encoding="utf-8")

@@ -73,7 +73,6 @@ def test_the_exchanges_are_those_of_the_request_log(file: Path) -> None:
 
 
 def one_line(document: Document) -> str:
-    """Request and response without record sets."""
     bodies = [msgspec.json.decode(body) for body in (document.request, document.response)]
     return json.dumps([without_record_sets(body) for body in bodies])
 

@@ -50,7 +50,6 @@ class Old(NamedTuple):
     fields: list[Renamed]
 
     def body(self, version: int, is_new: bool) -> dict[str, Any]:
-        """A body with all of these fields, each with its old name as the value."""
         made: dict[str, Any] = {}
         for field in self.fields:
             first, last = field.versions
@@ -63,7 +62,6 @@ class Old(NamedTuple):
         return made
 
     def has_fields(self, field: Renamed, version: int) -> bool:
-        """Whether other renamed fields are within a field."""
         return any(
             each.old[:-1] == field.old and each.versions[0] <= version for each in self.fields
         )

@@ -36,7 +36,6 @@ def log_of(release: str) -> Path:
 
 
 def found_in(file: Path) -> list[Kept]:
-    """The findings, without the places of their lines."""
     found = findings(read([file], FileReading(broker=1)).history)
     return sorted(
         (each.kind, each.subject, each.severity, each.total, PLACE.sub("LINE", each.what))
@@ -90,7 +89,6 @@ def in_windows(log: list[Logged], random: Random) -> Sequence[Logged]:
 
 
 def in_two_copies(log: list[Logged], random: Random) -> Sequence[Logged]:
-    """Two exports that overlap."""
     first, last = sorted(random.sample(range(len(log)), 2))
     return [*log[:last], *log[first:]]
 

@@ -83,11 +83,9 @@ class Logged(NamedTuple):
         )
 
     def files(self) -> list[Path]:
-        """The log and, when the hour has changed meanwhile, those before it."""
         return sorted(self.home.glob("kafka-request.log*"), key=lambda file: file.stat().st_mtime)
 
     def log_until(self, client_id: str) -> bytes:
-        """The log, once it holds a request of this client."""
         self.admin(client_id).list_topics(timeout=WAIT_S)
         mark = f'"clientId":"{client_id}","requestApiKeyName":"METADATA"'.encode()
         wait_until(lambda: any(mark in file.read_bytes() for file in self.files()))

@@ -16,7 +16,6 @@ FINDINGS = ROOT / "tests" / "recordings" / "history" / "findings.json"
 
 
 def summary(finding: AuditFinding) -> str:
-    """A finding in one line without its sentences."""
     document = finding.document(0)
     parts = [document[each] for each in ("severity", "kind", "subject", "error", "count")]
     clients, by = ",".join(sorted(finding.clients)), ",".join(sorted(finding.by))

@@ -100,7 +100,6 @@ def test_a_nearby_order_changes_nothing(name: str) -> None:
 
 
 def stored_again(kind: EntityKind, key: EntityKey, state: ObservedEntity) -> ObservedEntity:
-    """The state after it was encoded and decoded."""
     decoder = msgspec.msgpack.Decoder(type(kind.machine(key)))
     return decoder.decode(msgspec.msgpack.encode(state))
 

@@ -43,7 +43,6 @@ def test_rule_gives_the_reported_high_watermarks(run: str) -> None:
 
 
 def last_before(observer: ObservedReplication, topic: str, time: int) -> dict[int, WatermarkSample]:
-    """The newest sample of each partition of a topic at a time."""
     return {s.partition: s for s in observer.samples if s.topic == topic and s.time <= time}
 
 

@@ -28,7 +28,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Sequence[RecordedExcha
 
 
 def observed(exchanges: Sequence[RecordedExchange]) -> ObservedReplication:
-    """The findings, which contradict no rule."""
     known = KnownFacts(min_isr={"": MIN_ISR}, lag_time_max_ms=LAG_TIME_MAX_MS, takes_all=True)
     found = ObservedReplication(exchanges, known)
     assert [each for each in found.differences if each.why is DifferenceCause.UNEXPLAINED] == []

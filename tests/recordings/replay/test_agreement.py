@@ -64,7 +64,6 @@ def measured(files: list[Path]) -> dict[str, Any]:
 
 @contextmanager
 def handled_events() -> Iterator[list[bytes]]:
-    """The events that cells handle meanwhile."""
     handled: list[bytes] = []
     handle = Cell.handle
 
@@ -83,7 +82,6 @@ def is_fault(one: report.Compared) -> bool:
 
 
 def ids_by_api(compared: list[report.Compared], verdict: CompareVerdict) -> dict[str, list[str]]:
-    """File and line of the exchanges with this verdict."""
     found: dict[str, list[str]] = {}
     for one in compared:
         if one.outcome.verdict is verdict:
@@ -92,7 +90,6 @@ def ids_by_api(compared: list[report.Compared], verdict: CompareVerdict) -> dict
 
 
 def in_order(ids: Iterable[str]) -> list[str]:
-    """By file and line."""
     return sorted(ids, key=lambda each: (each.rpartition(":")[0], int(each.rpartition(":")[2])))
 
 
@@ -122,7 +119,6 @@ def test_apis_independent_of_missing_data_agree() -> None:
 
 
 def write() -> None:
-    """Measure again and write the table, one line for each history."""
     lines = [f"{json.dumps(n)}: {json.dumps(measured(f))}" for n, f in sorted(HISTORIES.items())]
     TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 

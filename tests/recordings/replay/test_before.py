@@ -40,7 +40,6 @@ def history() -> Recording:
 
 
 def with_older(recording: Recording) -> Recording:
-    """The recording of a broker that had a topic and a group before."""
     topics, groups = (msgspec.json.decode(msgspec.json.encode(e)) for e in entries(recording))
     topics.append({**topics[0], "name": OLDER, "topicId": "AAAAAAAAAAAAAAAAAAAAAw"})
     groups.append({**groups[0], "groupId": OLDER})

@@ -56,7 +56,6 @@ def one_of_each_kind() -> list[Exchange]:
 
 
 def leaves(value: Any, path: Path_ = ()) -> list[Path_]:
-    """The paths of every value that is no list or object, and of those that are empty."""
     if not isinstance(value, dict | list) or not value:
         return [path]
     parts = value.items() if isinstance(value, dict) else enumerate(value)
@@ -145,7 +144,6 @@ def test_a_missing_or_an_additional_field_is_found(planted: tuple[Exchange, Path
 
 
 def is_of_everything(exchange: Exchange, path: Path_) -> bool:
-    """Whether the list there may have entries from before the history (test_before.py)."""
     entries = ENTRIES.get(exchange.header.request_api_key)
     return entries is not None and path == (entries[1],)
 

@@ -36,7 +36,6 @@ BODY = {"transactionalId": None, "transactionTimeoutMs": 60000}
 
 
 def differing(capture: str) -> list[report.Compared]:
-    """The exchanges of a capture that differ."""
     settings, _ = parse(properties.read(Path(CAPTURES / "broker.properties")))
     recording = read([CAPTURES / f"{capture}.jsonl.gz"])
     planned = plan(recording, "recorded", settings, is_compared=True)

@@ -50,7 +50,6 @@ SHORT = 60
 
 
 def partitions(body: Any, *path: str) -> list[Any]:
-    """The elements of nested lists of a response."""
     found = [body]
     for field in path:
         found = [inner for outer in found for inner in getattr(outer, field) or ()]
@@ -134,7 +133,6 @@ def on_acks_0(change: Any) -> Any:
 
 
 def twice(decision: Decision) -> Decision:
-    """Append every batch twice."""
     for record in [r for r in decision.records if isinstance(r, BatchAppended)]:
         count = record.batch.last_offset_delta + 1
         batch = msgspec.structs.replace(record.batch, base_offset=record.batch.base_offset + count)
@@ -161,7 +159,6 @@ def waits(factor: float) -> Any:
 
 
 def wider(body: Any) -> None:
-    """Names more of the log than the batch."""
     for partition in partitions(body, "topics", "partitions"):
         if partition.within is not None:
             partition.within.base_offset = 0
@@ -176,7 +173,6 @@ def longer(body: Any) -> None:
 
 
 def a_batch_behind(body: Any) -> None:
-    """Reads a batch less than there is."""
     for partition in partitions(body, *FETCHED.split(".")):
         if partition.batches:
             partition.records_size_in_bytes -= partition.batches[-1].size_in_bytes
@@ -503,7 +499,6 @@ FAULTS = [*TIMES, *ORDERS, *IDS, *LOGS, *LOST, *CHANGES, *MARKERS]
 
 @cache
 def right(capture: str, size: int) -> frozenset[str]:
-    """The exchanges with which the machine as it is agrees, or that have no response."""
     return fine(compared(capture, size))
 
 
@@ -530,12 +525,10 @@ def up_to_waits(capture: str, is_wait: Callable[[Exchange], bool]) -> int | None
 
 
 def has_waited(fetch: Exchange) -> bool:
-    """Longer than a request may be handled late."""
     return fetch.end - fetch.time > TOLERANCES.retried + LATENCY_MS
 
 
 def has_waited_longer_than_half(fetch: Exchange) -> bool:
-    """By more than a response may come after a deadline."""
     return fetch.end - fetch.time > fetch.body()["maxWaitMs"] // 2 + TOLERANCES.moved
 
 

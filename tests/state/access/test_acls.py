@@ -54,7 +54,6 @@ def create(bench: Bench, *acls: dict[str, Any], principal: str = "User:admin") -
 
 
 def described(bench: Bench, **filters: Any) -> list[str]:
-    """Names of the patterns that a filter matches."""
     response = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
     return [resource["resourceName"] for resource in response["resources"]]
 

@@ -40,7 +40,6 @@ def grant(
     name: str = "t",
     **other: Any,
 ) -> None:
-    """Allow Alice one operation."""
     acl = {
         "resourceType": resource_type,
         "resourceName": "kafka-cluster" if resource_type is CLUSTER else name,
@@ -56,14 +55,12 @@ def grant(
 
 
 def partition_of(response: dict[str, Any]) -> int:
-    """Error of the first partition of a response."""
     topic = (response.get("topics") or response["responses"])[0]
     partition = (topic.get("partitions") or topic["partitionResponses"])[0]
     return int(partition["errorCode"])
 
 
 def first_error(response: dict[str, Any]) -> int:
-    """Error of the first topic, result or coordinator of a response."""
     for kind in ("topics", "responses", "results", "coordinators", "groups"):
         if response.get(kind):
             return int(response[kind][0]["errorCode"])

@@ -18,7 +18,6 @@ HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 
 
 def edge(name: str = "", **other: Any) -> dict[str, Any]:
-    """Facts added by the gateway."""
     return {"isEnabled": True, "isAllowed": True, "tokenId": name, "digest": f"of {name}", **other}
 
 
@@ -40,7 +39,6 @@ def expire(bench: Bench, name: str, who: str = ALICE, period_ms: int = -1, **mor
 
 
 def seen(bench: Bench, who: str = ALICE, owners: Any = None, broker: int = 1, **more: Any) -> Any:
-    """Error, and tokens by id."""
     named = owners and [{"principalType": "User", "principalName": each} for each in owners]
     body = {"owners": owners if not owners else named, "edge": edge(**more)}
     response = bench.request(

@@ -37,7 +37,6 @@ def errors(response: Any) -> dict[tuple[str, int], int]:
 
 
 def places(response: Any) -> dict[tuple[str, int], tuple[str, int]]:
-    """The directory and the bytes of each log."""
     return {
         (topic["name"], each["partitionIndex"]): (found["logDir"], each["partitionSize"])
         for found in response["results"]

@@ -109,7 +109,6 @@ class Side:
             time.sleep(0.05)
 
     def take(self, name: str) -> int:
-        """The producer id of a transactional id."""
         self.send("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [self.named(name)]})
         body = {"transactionalId": self.named(name), "transactionTimeoutMs": 60_000}
         body |= {"producerId": -1, "producerEpoch": -1}
@@ -120,7 +119,6 @@ class Side:
         return int(response["producerId"])
 
     def add(self, name: str, producer: int) -> int:
-        """The error of adding the partition to a transaction."""
         body = {
             "v3AndBelowTransactionalId": self.named(name),
             "v3AndBelowProducerId": self.producer_id(producer),
@@ -149,7 +147,6 @@ class Side:
         return {"records": records}
 
     def mark(self, marked: Marked) -> list[int]:
-        """The errors of a partition that is there, of one that is not, and of an unknown topic."""
         unknown = f"{self.topic}-none"
         topics = [
             {"name": self.topic, "partitionIndexes": [0, 5]},
@@ -181,7 +178,6 @@ class Side:
         return [tuple(each[field] for field in fields) for each in by_id]
 
     def stable(self) -> tuple[int, int]:
-        """The last stable offset and the high watermark."""
         return self.latest(1)["offset"], self.latest(0)["offset"]
 
     def latest(self, isolation_level: int) -> dict[str, Any]:

@@ -71,7 +71,6 @@ class Lister:
         return partitions
 
     def list(self, timestamp: int, **fields: Any) -> tuple[int, ...]:
-        """Error, timestamp, offset and leader epoch of the response, which must be exact."""
         response = self.send(timestamp, **fields)
         assert "within" not in response, response
         return tuple(response[key] for key in ("errorCode", "timestamp", "offset", "leaderEpoch"))
@@ -320,7 +319,6 @@ def test_where_deletion_cut_a_batch_the_edge_may_have_to_look_on() -> None:
 
 @st.composite
 def written(draw: st.DrawFn) -> list[list[int]]:
-    """Batches as lists of their records' timestamps."""
     timestamps = st.lists(st.integers(0, 30), min_size=1, max_size=4)
     return draw(st.lists(timestamps, max_size=8))
 
@@ -349,7 +347,6 @@ def indexed(batches: list[list[int]], start: int) -> tuple[MachineTables, Log]:
 def edge(
     records: list[int], found: TimestampMatch | None, timestamp: int
 ) -> tuple[int, int] | None:
-    """What an edge makes of it that has the records."""
     if found is None:
         return None
     if found.is_exact:

@@ -96,7 +96,6 @@ class Clients(TransactionBench):
         assert response["entries"][0]["errorCode"] == 0, response
 
     def come(self, name: str) -> None:
-        """One client of each kind."""
         self.produce_as(name)
         self.join_groups(name)
         self.share(name)
@@ -114,7 +113,6 @@ class Clients(TransactionBench):
             assert self.end(name, holder)["errorCode"] == 0
 
     def produce_to(self, topic: str) -> None:
-        """A batch of a new idempotent producer."""
         body = {"transactionalId": None, "transactionTimeoutMs": 0}
         reported = self.request("INIT_PRODUCER_ID", 4, body)
         response = self.append(
@@ -174,7 +172,6 @@ class Clients(TransactionBench):
             self.disconnect(f"m-{name}")
 
     def administer(self, name: str) -> None:
-        """A token, and a topic that is deleted with all that was there of it."""
         edge = {"isEnabled": True, "isAllowed": True, "tokenId": name, "digest": f"of {name}"}
         token = {"renewers": [], "maxLifetimeMs": -1, "edge": edge}
         response = self.request("CREATE_DELEGATION_TOKEN", 3, token, principal="User:alice")
@@ -187,7 +184,6 @@ class Clients(TransactionBench):
         self.request("DELETE_TOPICS", 6, {"topics": [topic], "timeoutMs": MINUTE}, **who)
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic."""
         response = self.request("METADATA", 12, {"topics": [{"name": name}]})
         return str(response["topics"][0]["topicId"])
 
@@ -210,7 +206,6 @@ class Clients(TransactionBench):
         return {(name, key) for name in TABLE_NAMES for key in self.cell.tables[name].keys("")}
 
     def offsets_kept(self) -> int:
-        """How many offsets the log has that has most."""
         found = self.cell.tables.logs.items("1/log/", Log)
         return max(log.log_end_offset - log.log_start_offset for _, log in found)
 

@@ -66,7 +66,6 @@ class States:
         return self.brokers.send(api, version, body, COORDINATOR)
 
     def cut_off(self) -> None:
-        """Nobody follows the coordinator any more."""
         self.brokers.replicas.isolate(*(each for each in BROKERS if each != COORDINATOR))
 
     def alter(self) -> str | None:
@@ -81,7 +80,6 @@ class States:
         return self.call("DELETE_SHARE_GROUP_OFFSETS", 0, body)
 
     def states_of(self, group_id: str) -> list[str]:
-        """The states that the coordinator has of a group."""
         keys = self.brokers.bench.cell.tables.groups.keys(f"{COORDINATOR}/share-state/")
         return [each for each in keys if f"/{group_id}/" in each]
 

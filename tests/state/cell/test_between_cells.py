@@ -25,7 +25,6 @@ HOUR_MS = 3_600_000
 
 
 def cells_of(story: Story, **more: Any) -> Cells:
-    """A cell for each broker, or two cells, of which one may hold two brokers."""
     brokers = story.settings.brokers
     count = 2 if len(story.documents) % 2 else len(brokers)
     return Cells(story.settings, split(brokers, count), **more)
@@ -134,7 +133,6 @@ def changed(row: Row, **fields: Any) -> Row:
 
 
 def topics(cells: Cells, name: str) -> list[str]:
-    """The topics that a cell knows."""
     keys = cells.cells[name].tables.metadata.keys()
     return sorted({key.split("/")[2] for key in keys if key.split("/")[1] == "name"})
 
@@ -310,7 +308,6 @@ def produce(event_id: str, time: int, timeout_ms: int = 60_000) -> bytes:
 
 
 def tick(time: int) -> Row:
-    """The first cell hears what time it is."""
     event = {"id": f"tick-{time}", "cluster": CLUSTER, "kind": "tick", "time": time}
     return "a", msgspec.json.encode(event)
 

@@ -43,7 +43,6 @@ ASSIGNMENTS = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
 
 
 def some_again(topic: list[Row]) -> list[Row]:
-    """The newest row between cells once more, and one of the middle."""
     reported = [row for row in topic if kind_of(row) in BETWEEN_CELLS]
     return [reported[-1], reported[len(reported) // 2]] if reported else []
 

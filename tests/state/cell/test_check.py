@@ -198,7 +198,6 @@ def _log_start_that_was_not_shown(bench: Bench) -> None:
 
 
 def _waits_for(bench: Bench, watched: list[str], deadline: int) -> None:
-    """Let the pending Fetch watch other logs."""
     waited = pending.take(bench.cell.tables.pending, "waits")
     assert waited is not None
     waited.deadline, waited.logs = deadline, watched

@@ -31,7 +31,6 @@ def _take_the_place(table: Table, key: str, chance: random.Random) -> None:
 
 
 def _count_up(table: Table, key: str, chance: random.Random) -> None:
-    """A number in the item, if it has any, goes up or down."""
     item = msgspec.msgpack.decode(table.encoded(key))
     places = list(_numbers(item))
     if places:

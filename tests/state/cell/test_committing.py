@@ -77,7 +77,6 @@ def broker_of(brokers: Coordinators, kind: int) -> Broker:
 
 
 def required(brokers: Coordinators, kind: int) -> Required:
-    """The end of what all replicas have by now."""
     topic_id, number, partition = brokers.partition(kind)
     return Required(topic_id, number, brokers.log(kind, partition.leader).high_watermark)
 

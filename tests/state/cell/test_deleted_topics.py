@@ -29,7 +29,6 @@ GONE = Error.NOT_COORDINATOR
 
 
 def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
-    """The responses that the deletion causes, without its own."""
     body = {"topicNames": [topic], "timeoutMs": 30_000}
     response = bench.request("DELETE_TOPICS", 5, body, broker=broker)
     assert response["responses"][0]["errorCode"] == 0
@@ -39,7 +38,6 @@ def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
 
 
 def find(bench: Bench, key: str, key_type: int) -> int:
-    """The error of FindCoordinator, which recreates the topic."""
     body = {"keyType": key_type, "coordinatorKeys": [key]}
     return int(bench.request("FIND_COORDINATOR", 6, body)["coordinators"][0]["errorCode"])
 
@@ -56,7 +54,6 @@ def left(bench: Bench) -> dict[bytes, bytes]:
 
 
 def of_groups(bench: Bench) -> list[str]:
-    """Return the keys of group data and of their timers."""
     tables = bench.cell.tables
     known = [key for key in tables.groups.keys("") if "/share-state/" not in key]
     return known + tables.live_groups.keys("1/live") + tables.pending.keys("timer/group/")

@@ -104,7 +104,6 @@ class Reached:
         self._gone = ("", "")
 
     def observe(self, _: Cell, document: bytes, rows: list[Output]) -> None:
-        """Counts what an event has come to."""
         self.records[self.LOST] += b'"disconnect"' in document and bool(rows)
         for row in rows:
             if row.topic in (outputs.RECORDS, outputs.DEAD_LETTERS, outputs.RESPONSES):
@@ -146,7 +145,6 @@ class Reached:
 
 
 def is_sent_elsewhere(response: Any) -> bool:
-    """Whether a Fetch names a replica for any partition."""
     return any(
         partition.get("preferredReadReplica", -1) >= 0
         for topic in response.get("responses") or ()
@@ -390,7 +388,6 @@ def of_others(rows: list[Output], event_id: str) -> list[Output]:
 @many
 @given(stories(), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_fault_at_any_step_leaves_only_a_dead_letter(story: Story, which: int, step: int) -> None:
-    """All is as if the event had been refused when it came in."""
     counted = Faults()
     with counted.planted():
         decide(Cell(story.settings), story.documents)

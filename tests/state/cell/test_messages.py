@@ -37,14 +37,10 @@ class SampleResponse(Body):
 
 
 class CountRequest(Body):
-    """A number to count on from."""
-
     number: Int32 = 0
 
 
 class CountResponse(Body):
-    """The next number and the responding broker."""
-
     number: Int32 = 0
     broker: Int32 = 0
     version: Int32 = 0

@@ -29,7 +29,6 @@ class ForeignItemError(AssertionError):
 
 
 def owner_of(key: str) -> str:
-    """The machine that a key names."""
     parts = key.split("/")
     return parts[2] if parts[0] == "timer" else parts[0]
 

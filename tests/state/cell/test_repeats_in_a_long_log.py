@@ -63,7 +63,6 @@ class Log:
                 self.again(client)
 
     def write(self, client: int) -> None:
-        """The next batch of a writer."""
         count = 1 + self._sequences[client] % 3
         batch = header(count, self._ids[client], 0, self._sequences[client])
         self._sequences[client] += count

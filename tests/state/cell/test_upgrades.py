@@ -42,13 +42,10 @@ ISOLATED = 16
 
 
 class Stored(NamedTuple):
-    """A cell as it was stored."""
-
     settings: CellSettings
     columns: dict[str, bytes]
 
     def items(self, table: str) -> dict[str, Any]:
-        """The items of a table by key."""
         return items(self.columns[table])
 
 
@@ -100,7 +97,6 @@ def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_upgraded_cell_describes_its_groups(seed: int) -> None:
-    """It describes each group to a client as before."""
     stored = version_3()[seed]
     cell = cell_of(stored)
     living = {key: item for key, item in stored.items("sessions").items() if "/live-group/" in key}

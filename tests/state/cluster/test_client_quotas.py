@@ -32,7 +32,6 @@ def part(kind: str, name: str | None) -> dict[str, Any]:
 
 
 def alter(bench: Bench, entity: list[dict[str, Any]], *ops: dict[str, Any]) -> int:
-    """Error of AlterClientQuotas."""
     entry = {"entity": entity, "ops": [{"value": 0.0, "remove": False, **op} for op in ops]}
     response = bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
     return int(response["entries"][0]["errorCode"])

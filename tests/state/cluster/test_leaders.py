@@ -43,7 +43,6 @@ def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
 
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> tuple[int, int]:
-    """Leader and epoch in Metadata."""
     response = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
     found = response["topics"][0]["partitions"][partition]
     return found["leaderId"], found["leaderEpoch"]
@@ -297,7 +296,6 @@ SETTINGS = CellSettings(
 
 @st.composite
 def histories_with_moves(draw: st.DrawFn) -> list[bytes]:
-    """Histories with requests to any broker, and moves."""
     documents = []
     for number, document in enumerate(draw(histories())):
         event = msgspec.json.decode(document)

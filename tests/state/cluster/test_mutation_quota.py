@@ -24,7 +24,6 @@ def bench() -> Bench:
 
 
 def create(bench: Bench, version: int, *sizes: int, who: str = "User:alice") -> list[Any]:
-    """Errors of new topics with these numbers of partitions, and the throttle time."""
     made = [
         {"name": f"t{len(bench.rows)}-{place}", "numPartitions": size, "replicationFactor": 1}
         for place, size in enumerate(sizes)

@@ -43,7 +43,6 @@ def create(bench: Bench, name: str, partitions: int = 1, **topic: Any) -> dict[s
 
 
 def all_topics(bench: Bench, **event: Any) -> dict[str, int]:
-    """Existing topics and their numbers of partitions."""
     response = bench.request("METADATA", 12, {"topics": None}, **event)
     return {topic["name"]: len(topic["partitions"]) for topic in response["topics"]}
 

@@ -305,7 +305,6 @@ ALTERED: list[dict[str, str | None]] = [
 @pytest.mark.compares
 @pytest.mark.parametrize("is_advertised", [True, False])
 def test_kafka_validates_listeners_alike(tmp_path: Path, is_advertised: bool) -> None:
-    """With and without `advertised.listeners`."""
     more = {"listener.security.protocol.map": f"{PROTOCOLS},SECOND:PLAINTEXT,THIRD:PLAINTEXT"}
     more["listener.security.protocol.map"] += ",FOURTH:PLAINTEXT,OTHER:PLAINTEXT"
     without = () if is_advertised else ("advertised.listeners",)

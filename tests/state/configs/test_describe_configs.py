@@ -120,7 +120,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def both(world: World, request: pytest.FixtureRequest) -> Both:
-    """Both sides, with a track for each test."""
     return world.both(request.node.name)
 
 

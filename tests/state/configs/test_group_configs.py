@@ -27,7 +27,6 @@ def alter(bench: Bench, name: str, value: str | None, group: str = NAME, **event
 
 
 def described(bench: Bench, **event: str) -> int:
-    """Error of describing the group's settings."""
     resource = {"resourceType": GROUP, "resourceName": NAME, "configurationKeys": None}
     response = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]}, **event)
     return int(response["results"][0]["errorCode"])

@@ -10,7 +10,6 @@ LONGEST = "x" * 32_767
 
 
 def altered(bench: Bench, *resources: tuple[int, str, dict[str, str]]) -> list[tuple[int, Any]]:
-    """Error and message of each resource."""
     resources_sent = [
         {
             "resourceType": kind,
@@ -27,7 +26,6 @@ def altered(bench: Bench, *resources: tuple[int, str, dict[str, str]]) -> list[t
 
 
 def retention(bench: Bench, topic: str) -> str:
-    """A topic's setting in DescribeConfigs."""
     resource = {"resourceType": TOPIC, "resourceName": topic, "configurationKeys": ["retention.ms"]}
     (result,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
     value: str = result["configs"][0]["value"]

@@ -7,7 +7,6 @@ from tests.support import setting_values
 
 
 def fault(name: str, key: ConfigKey, text: str) -> str | None:
-    """Error message for a value."""
     try:
         parse(name, key, text)
     except InvalidConfigError as error:

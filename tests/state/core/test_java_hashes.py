@@ -33,7 +33,6 @@ TWINS = ("Aa", "BB", "AaAa", "BBBB")
 
 
 def texts_of(chance: Random, count: int) -> list[str]:
-    """Distinct texts in random order."""
     found: dict[str, None] = {}
     while len(found) < count:
         is_twin = chance.random() < 0.1

@@ -19,7 +19,6 @@ BATCHES = st.lists(CHANGES, max_size=6)
 
 @pytest.fixture(autouse=True)
 def _layered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store even small columns in layers."""
     monkeypatch.setattr(layers, "LAYERED_BYTES", 0)
 
 

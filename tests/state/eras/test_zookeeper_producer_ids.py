@@ -35,7 +35,6 @@ SEED = '{"version":1,"broker":35,"block_start":"4000","block_end":"4999"}'
 
 
 def written_after(stored: VersionedDocument, broker: int) -> VersionedDocument:
-    """The document after a read and a write of one broker."""
     write = after_read(stored, broker)
     return VersionedDocument(write.document, write.version + 1)
 
@@ -98,14 +97,12 @@ def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
 
 
 def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:
-    """Return error and producer id of an InitProducerId."""
     body = {"transactionalId": name, "transactionTimeoutMs": 1000}
     response = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
     return response["errorCode"], response["producerId"]
 
 
 def written(bench: Bench) -> list[tuple[str, int]]:
-    """Return the written documents with the versions that they replaced."""
     records = [entry["record"] for entry in bench.records()]
     blocks = [each for each in records if each["type"] == "ProducerIdBlockWritten"]
     return [(each["document"], each["version"]) for each in blocks]

@@ -38,7 +38,6 @@ class Reader:
 
 
 def shown(response: Any) -> dict[int, int]:
-    """Partition to number of batches, for all partitions in the response."""
     return {
         partition["partitionIndex"]: len(partition["batches"])
         for topic in response["responses"]

@@ -206,8 +206,6 @@ START_MS = 1_000_000
 
 
 class Slot:
-    """A cache with one slot for all sessions."""
-
     def __init__(self) -> None:
         self._table = Table()
 

@@ -51,7 +51,6 @@ class Use:
         return [session for _, session in self.table.items(prefix, FetchSession)]
 
     def create(self, client: str, size: int) -> None:
-        """Create a session in the first shard, which is small."""
         partitions = [requested(number) for number in range(size)]
         taken = {session.session_id for session in self.sessions()}
         free = next(number for number in range(1, 10) if number not in taken)

@@ -16,7 +16,6 @@ SINCE = 11
 def bench(
     selector: str | None = RACK_AWARE, racks: tuple[str, ...] = RACKS, **settings: Any
 ) -> Bench:
-    """The first broker is in another rack than the other two."""
     given = {"replica_selector_class": selector, "brokertwin_broker_racks": racks}
     return Bench(BROKERS, **given, **settings)
 
@@ -54,7 +53,6 @@ def partition_of(response: Any) -> dict[str, Any]:
 
 
 def named(response: Any) -> int:
-    """The preferred replica of a response, which has offsets and no records."""
     part = partition_of(response)
     if part["preferredReadReplica"] >= 0:
         assert (part["errorCode"], part["recordsSizeInBytes"], part["batches"]) == (0, 0, [])

@@ -66,7 +66,6 @@ class Crowd:
         self.most = max(self.most, len(self.members))
 
     def is_homogeneous(self) -> bool:
-        """True if all members have equal subscriptions."""
         return len({tuple(member["topics"]) for member in self.members.values()}) == 1
 
     def request(self) -> str:

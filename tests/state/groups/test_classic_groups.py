@@ -14,7 +14,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "systems" / "groups.md"
 
 
 def keys(bench: GroupBench) -> set[str]:
-    """Return the keys of all items of groups."""
     tables = bench.cell.tables
     return {
         key

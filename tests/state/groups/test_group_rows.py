@@ -40,13 +40,11 @@ WORD = re.compile("(?=[A-Z])")
 
 
 def rows_of(bench: Bench) -> list[Row]:
-    """Return the rows of the offsets topic, in order."""
     found = [row for row in bench.rows if row.topic == offsets_topic(CLUSTER)]
     return [(row.key, row.value) for row in found if row.key is not None]
 
 
 def left(bench: Bench) -> dict[bytes, bytes]:
-    """Return the rows after compaction, without tombstones."""
     newest = dict(rows_of(bench))
     return {key: value for key, value in newest.items() if value is not None}
 
@@ -216,7 +214,6 @@ OFFSETS = (
 
 
 def older_rows() -> list[Row]:
-    """Return offsets and classic groups in all versions of keys and values."""
     first, later = (bytes.fromhex(f"000{kind} 0001 67 0001 74 00000001") for kind in (0, 1))
     offsets = [(later, bytes.fromhex(value)) for value in OFFSETS]
     offsets.append((first, bytes.fromhex(OFFSETS[0])))

@@ -17,7 +17,6 @@ ALL = list(range(6))
 
 
 def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
-    """A classic member with all partitions, and a new consumer."""
     bench = ConsumerBench(**settings)
     classic, consumer = Classic(bench), Consumer(bench, "new")
     classic_group(bench, classic)
@@ -36,14 +35,12 @@ def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -
 
 
 def classic(bench: ConsumerBench) -> ClassicGroup:
-    """Return the group, which must be classic."""
     found = groups.find(bench.cell.tables.of(1), GROUP)
     assert isinstance(found, ClassicGroup), found
     return found
 
 
 def listed(bench: ConsumerBench) -> tuple[str, str]:
-    """Return the group's type and state in ListGroups."""
     response = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
     return response["groups"][0]["groupType"], response["groups"][0]["groupState"]
 

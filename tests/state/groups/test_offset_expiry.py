@@ -30,7 +30,6 @@ def subscription(*topics: str) -> str:
 
 
 def groups_of(kind: type[Any] = GroupBench, **settings: Any) -> Any:
-    """A bench with two topics, whose offsets expire after a minute."""
     bench = kind(**{**CHECKED_EACH_SECOND, **settings})
     for topic in TOPICS:
         bench.topic(topic, 2)

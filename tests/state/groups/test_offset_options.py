@@ -18,7 +18,6 @@ class Offsets(Bench):
         self.topic("a")
 
     def commit(self, offset: int) -> int:
-        """The error of a commit."""
         topic = {"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": offset}]}
         body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1, "topics": [topic]}
         (response,) = self.request("OFFSET_COMMIT", 8, body)["topics"]
@@ -32,7 +31,6 @@ class Offsets(Bench):
 
     @property
     def has_topic(self) -> bool:
-        """Whether the offsets topic exists."""
         response = self.request("METADATA", 12, {"topics": None, "allowAutoTopicCreation": False})
         return GROUP_TOPIC in {topic["name"] for topic in response["topics"]}
 

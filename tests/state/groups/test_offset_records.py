@@ -162,7 +162,6 @@ def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, b
 
 
 def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
-    """Commit when the broker coordinates the group."""
     from kafka.errors import CoordinatorNotAvailableError, NoError, NotCoordinatorError
 
     end = time.monotonic() + PATIENCE_S

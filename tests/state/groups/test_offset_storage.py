@@ -69,17 +69,14 @@ class Store(Bench):
         self.topic("a", 2)
 
     def step(self, name: str, values: list[int]) -> Any:
-        """Return the error of a step of a history."""
         if name == "commit":
             return self.commit(self.coordinator, values[1], values[0])
         return getattr(self, name)(*values)
 
     def keeper(self) -> int:
-        """Return the machine that stores the offsets."""
         return CONTROLLER if self.is_zookeeper else self.coordinator
 
     def node(self) -> bool:
-        """True if ZooKeeper has a node of the group."""
         return groups.find_stored(self.cell.tables.of(CONTROLLER), "g") is not None
 
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:

@@ -21,7 +21,6 @@ def join(bench: ConsumerBench, member: str, regex: str, *names: str, **fields: A
 
 
 def found(bench: ConsumerBench) -> dict[str, list[str]]:
-    """Return the topics of the group's resolved expressions."""
     return {regex: each.topics for regex, each in bench.group().resolved.items()}
 
 

@@ -75,7 +75,6 @@ def test_added_partitions_are_assigned() -> None:
 
 
 def is_state_gone(row: dict[str, Any]) -> bool:
-    """True if a record is the tombstone of a share state."""
     record = row["record"]
     return record["type"] == "ShareStateWritten" and record["snapshot"] is None
 

@@ -46,7 +46,6 @@ def left() -> ShareBench:
 
 
 def deleted(bench: Bench, group: str) -> int:
-    """Return the error of DeleteGroups."""
     return int(
         bench.request("DELETE_GROUPS", 2, {"groupsNames": [group]})["results"][0]["errorCode"]
     )

@@ -23,7 +23,6 @@ class GuardedStreams(Guarded, StreamsBench):
         self.principal = ALICE
 
     def let_join(self) -> None:
-        """Let Alice join and describe the topology's topics."""
         self.let(Operation.READ, ResourceType.GROUP, GROUP)
         for name in TOPICS:
             self.let(Operation.DESCRIBE, ResourceType.TOPIC, name)

@@ -16,7 +16,6 @@ ABSENT = topology(part("0", "foo"), part("1", "absent"))
 
 
 def endpoints(reported: Any) -> list[str]:
-    """Return the hosts of the instances in a response."""
     return [each["userEndpoint"]["host"] for each in reported["partitionsByUserEndpoint"]]
 
 

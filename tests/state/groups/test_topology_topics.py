@@ -21,7 +21,6 @@ from tests.support.streams_groups import internal, part, topology
 
 
 def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Rejection:
-    """Return the topology for topics with these partition counts."""
     given = topology_of(msgspec.convert(runs, StreamsGroupHeartbeatRequestTopology))
     assert given is not None
     return configure(given, {name.replace("_", "-"): n for name, n in existing.items()}.get)

@@ -25,7 +25,6 @@ def produce(
 
 
 def known(bench: Bench, partition: int = 0) -> list[int]:
-    """Producer ids in DescribeProducers."""
     body = {"topics": [{"name": "orders", "partitionIndexes": [partition]}]}
     described = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"][0]
     return [producer["producerId"] for producer in described["activeProducers"]]

@@ -33,8 +33,6 @@ def batch(offset: int, count: int, size: int = SIZE, timestamp: int = 0) -> Batc
 
 
 class Partition:
-    """A log and its tables."""
-
     def __init__(self, at: MachineTables | None = None) -> None:
         self.at = at or CellTables().of(BROKER)
         self.table = self.at.tables.logs

@@ -33,8 +33,6 @@ def batch(sequence: int, count: int = 1, epoch: int = 0, offset: int = 0) -> Bat
 
 
 class Partition:
-    """One partition with one producer."""
-
     def __init__(self) -> None:
         self.at = CellTables().of(1)
         self.end = 0

@@ -40,7 +40,6 @@ class Partition:
         return [batch["baseSequence"] + n for batch in batches for n in range(batch["recordCount"])]
 
     def forget(self) -> None:
-        """Expire the producer."""
         self.bench.tick(2 * DAY)
 
     def delete_records(self, offset: int) -> None:

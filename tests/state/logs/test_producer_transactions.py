@@ -39,8 +39,6 @@ def marker(epoch: int, is_commit: bool = True, coordinator_epoch: int = 0, time:
 
 
 class Known:
-    """State of one producer, without verification."""
-
     def __init__(self) -> None:
         self.producer = ProducerStateEntry()
 

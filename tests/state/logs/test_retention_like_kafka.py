@@ -233,7 +233,6 @@ def both_delete(real: Any, bench: Bench, name: str, offset: int) -> None:
 
 
 def real_state(real: Any) -> dict[str, tuple[int, int]]:
-    """Earliest offset and log size of each topic."""
     described = real.call("DescribeLogDirs", 4, {"topics": None})
     return {name: (real_earliest(real, name), size) for name, size in of_topics(described).items()}
 

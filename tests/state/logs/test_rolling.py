@@ -28,7 +28,6 @@ SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=30)
 
 
 def bounds(partition: Partition, rules: RollingRules = CUTS) -> list[int]:
-    """End offsets of the segments."""
     found = rolling.segments(partition.at, partition.log, rules)
     return [segment.end_offset for segment in found]
 

@@ -17,7 +17,6 @@ CHUNKS = 2
 
 @pytest.fixture(autouse=True, scope="module")
 def small_index() -> Any:
-    """Limit the index to four batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "CHUNK_BATCHES_MAX", CHUNK)
         patch.setattr(logs, "INDEX_CHUNKS_MAX", CHUNKS)

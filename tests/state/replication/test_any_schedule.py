@@ -162,7 +162,6 @@ class Watched:
         self.replicas.rejoin(broker)
 
     def _fail(self, broker: int) -> None:
-        """Fail the partition's log directory on a broker with several."""
         has_several = len(self.replicas.bench.settings.broker_settings.log_dirs) > 1
         if not has_several or self.replicas.is_stopped(broker) or self._has_failed(broker):
             return
@@ -184,7 +183,6 @@ class Watched:
             self.replicas.bench.request("DELETE_RECORDS", 2, body, broker=leader)
 
     def _elect(self) -> None:
-        """Request a preferred election."""
         topics = [{"topic": "orders", "partitions": [0]}]
         body = {"electionType": 0, "topicPartitions": topics, "timeoutMs": 1000}
         response = self._send("ELECT_LEADERS", 2, body)
@@ -212,7 +210,6 @@ class Watched:
             self.done[f"{kind} {error}{' waits' if is_waiting else ''}"] += 1
 
     def _throttle(self, rate: int | None) -> None:
-        """Throttle all replicas of the partition, or none."""
         operation, value = (0, str(rate)) if rate is not None else (1, None)
         for side in Side:
             name = f"{side}.replication.throttled.rate"
@@ -335,7 +332,6 @@ def test_schedules_inject_everything() -> None:
 
 
 def loses(watched: Watched, seed: int) -> bool:
-    """True if a schedule loses an acknowledged record."""
     try:
         watched.run(schedule(seed))
     except AssertionError as error:

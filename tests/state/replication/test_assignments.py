@@ -43,7 +43,6 @@ class Members:
         return self.brokers.send("JOIN_GROUP", 5, body, self.coordinator)
 
     def join(self) -> list[str | None]:
-        """Both members join again with other subscriptions."""
         return [self._join(each, "BBBB") for each in self.ids]
 
     def response(self, event_id: str | None) -> Any:
@@ -51,7 +50,6 @@ class Members:
         return self.brokers.response(event_id)
 
     def generation(self, event_id: str | None) -> int:
-        """Generation in the response to a join."""
         return int(self.response(event_id)["generationId"])
 
     def sync(self, number: int, generation: int = 1) -> str | None:
@@ -67,13 +65,11 @@ class Members:
         return (response["errorCode"], response["assignment"]) if response is not None else None
 
     def state(self) -> str:
-        """State of the group."""
         body = {"groups": ["g"]}
         event_id = self.brokers.send("DESCRIBE_GROUPS", 5, body, self.coordinator)
         return str(self.response(event_id)["groups"][0]["groupState"])
 
     def cut_off(self) -> list[int]:
-        """Isolate the followers."""
         others = [each for each in BROKERS if each != self.coordinator]
         self.brokers.replicas.isolate(*others)
         return others

@@ -22,7 +22,6 @@ def in_file(replicas: Replicas, broker: int) -> int:
 
 
 def restored(replicas: Replicas, broker: int) -> list[int]:
-    """High watermarks that a broker restored at its start."""
     entries = replicas.bench.records_of(replicas.bench.last)
     first = next((each["record"] for each in entries if each["machine"] == broker), None)
     is_restored = first is not None and first["type"] == "HighWatermarkMoved"

@@ -106,7 +106,6 @@ def test_remaining_records_keep_their_offsets(brokers: Coordinators) -> None:
 
 
 def test_share_state_update_without_its_base_becomes_a_snapshot() -> None:
-    """The cleaner has dropped the base."""
     update = ShareUpdate(0, 5, 0)
     first, last = (
         ShareStateWritten("s", "T", 0, ShareSnapshot(1, 0, 5), each) for each in (None, update)

@@ -29,14 +29,12 @@ def topic(bench: Bench, **configs: str) -> str:
 
 
 def logs(bench: Bench, topic_id: str) -> list[tuple[int, int]]:
-    """High watermark and log end offset on each broker."""
     table = bench.cell.tables.logs
     found = [table.get(log_key(broker, topic_id, 0), Log) for broker in BROKERS]
     return [(log.high_watermark, log.log_end_offset) for log in found if log is not None]
 
 
 def steps(bench: Bench) -> list[tuple[int, str]]:
-    """Broker and record type of each change by the last event, in order."""
     rows = bench.last
     return [(row["machine"], row["record"]["type"]) for row in bench.records_of(rows)]
 

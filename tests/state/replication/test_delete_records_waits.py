@@ -27,19 +27,16 @@ def delete(replicas: Replicas, offset: int, timeout_ms: int = 1000, **event: Any
 
 
 def outcome(response: dict[str, Any]) -> tuple[int, int]:
-    """Error and low watermark of the partition."""
     partition = response["topics"][0]["partitions"][0]
     return partition["errorCode"], partition["lowWatermark"]
 
 
 def late(replicas: Replicas) -> tuple[int, int] | None:
-    """The late response."""
     response = replicas.bench.responses.get("delete")
     return None if response is None else outcome(response["response"])
 
 
 def starts(replicas: Replicas) -> dict[int, int]:
-    """Log start offset on each broker."""
     return {broker: replicas.log(broker).log_start_offset for broker in BROKERS}
 
 

@@ -43,7 +43,6 @@ class Directories:
         self.ids = [each["topics"][0]["topicId"] for each in made]
 
     def partitions(self, side: int) -> Any:
-        """Leader, epoch, in-sync and offline replicas of each partition."""
         request: Body = {"topics": [{"name": "d"}], "includeTopicAuthorizedOperations": False}
         request["allowAutoTopicCreation"] = False
         both = self.both
@@ -66,7 +65,6 @@ class Directories:
         ]
 
     def agree(self, after: object) -> None:
-        """Wait until the real broker has the metadata, and compare."""
         ours = self.partitions(1)
         try:
             wait_until(lambda: self.partitions(0) == ours, "the metadata have arrived", 10)
@@ -103,7 +101,6 @@ class Directories:
         ]
 
     def beat(self, broker: int, version: int, offline: list[bytes], more: int = 0) -> Any:
-        """Responses to a heartbeat with failed directories."""
         body: Body = {"brokerId": broker, "currentMetadataOffset": 10**6, "wantFence": False}
         body["wantShutDown"] = False
         real, ours = self.epochs.get(broker, (7, 7))

@@ -14,7 +14,6 @@ PREFERRED, UNCLEAN = 0, 1
 def elect(
     bench: Bench, election_type: int, partitions: list[int] | None, version: int = 2, **other: Any
 ) -> dict[str, Any]:
-    """Response to an election of partitions of `orders`, or of all partitions."""
     topics = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
     alive = other.pop("broker", bench.settings.brokers[0])
     body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 10_000, **other}
@@ -23,7 +22,6 @@ def elect(
 
 
 def errors(response: dict[str, Any]) -> list[tuple[int, int]]:
-    """Partition and error of each result."""
     return [
         (each["partitionId"], each["errorCode"])
         for topic in response["replicaElectionResults"]

@@ -26,14 +26,12 @@ def pair(**settings: Any) -> Replicas:
 
 
 def kill(replicas: Replicas, *brokers: int) -> None:
-    """Kill brokers, and let their sessions end."""
     for broker in brokers:
         replicas.kill(broker)
         replicas.end_sessions()
 
 
 def elect(replicas: Replicas, election_type: int) -> int:
-    """Error of an ElectLeaders."""
     topics = [{"topic": "orders", "partitions": [0]}]
     body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 1000}
     response = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
@@ -269,7 +267,6 @@ def test_replication_factor_is_that_of_the_first_partition() -> None:
 
 
 def reassign(replicas: Replicas, wanted: list[int], broker: int = 1) -> int:
-    """Error of a reassignment."""
     partitions = [{"partitionIndex": 0, "replicas": wanted}]
     body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
     response = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)

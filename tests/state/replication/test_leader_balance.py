@@ -54,7 +54,6 @@ def test_no_timer_for_a_replica_that_may_not_lead() -> None:
 
 
 def is_awaited(replicas: Replicas) -> bool:
-    """True if the controller's timer runs."""
     return bool(replicas.bench.cell.tables.pending.keys(f"timer/{LEADERS_TIMER}/"))
 
 

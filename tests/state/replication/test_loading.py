@@ -48,20 +48,17 @@ class Kinds(Coordinators):
         self.streams()
 
     def on(self, api: str, version: int, body: Body) -> Body:
-        """Response of the coordinator."""
         response: Body = self.response(self.send(api, version, body, self.coordinator(GROUPS)))
         assert not response.get("errorCode"), (api, response)
         return response
 
     def offset(self, group: str, offset: int, **who: Any) -> None:
-        """Commit an offset."""
         partitions = [{"partitionIndex": 0, "committedOffset": offset}]
         body = {"groupId": group, "topics": [{"name": TOPIC, "partitions": partitions}], **who}
         response = self.on("OFFSET_COMMIT", 9, body)
         assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
 
     def classic(self) -> None:
-        """A member with an assignment."""
         body = {"groupId": "classic", "protocolType": "consumer", "groupInstanceId": "i"}
         fields = {"sessionTimeoutMs": SILENCE_MS, "rebalanceTimeoutMs": SILENCE_MS, "memberId": ""}
         protocols = [{"name": "range", "metadata": "QQ=="}]
@@ -91,7 +88,6 @@ class Kinds(Coordinators):
         self.beats("CONSUMER_GROUP_HEARTBEAT", 1, {**fields, "topicPartitions": []}, later)
 
     def shared(self) -> None:
-        """A share group with partition states."""
         fields = {"groupId": "shared", "memberId": "m", "subscribedTopicNames": [TOPIC]}
         self.beats("SHARE_GROUP_HEARTBEAT", 1, fields, {"subscribedTopicNames": None})
 

@@ -20,7 +20,6 @@ def replicas() -> Replicas:
 
 
 def registered(broker: int) -> Replicas:
-    """The same with another broker id."""
     made = Replicas(min_insync_replicas="1")
     listeners = [
         {"name": "CLIENT", "host": "h9", "port": 9099, "securityProtocol": 0},
@@ -41,7 +40,6 @@ def registered(broker: int) -> Replicas:
 
 
 def beat(replicas: Replicas, broker: int = OTHER, **fields: Any) -> bool:
-    """True if a broker is fenced after its heartbeat."""
     body = {"brokerId": broker, "brokerEpoch": 1, "currentMetadataOffset": 1000, **fields}
     response = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
     assert response["errorCode"] == 0
@@ -49,7 +47,6 @@ def beat(replicas: Replicas, broker: int = OTHER, **fields: Any) -> bool:
 
 
 def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str | None]:
-    """Error and message of CreateTopics."""
     assignments = [{"partitionIndex": 0, "brokerIds": brokers}]
     topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
     body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
@@ -58,7 +55,6 @@ def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str 
 
 
 def found(replicas: Replicas, name: str) -> tuple[int, int, list[int], list[int], list[int]]:
-    """Leader, epoch, replicas, in-sync and offline ones in Metadata."""
     response = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
     (each,) = response["topics"][0]["partitions"]
     names = ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas")

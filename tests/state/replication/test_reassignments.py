@@ -19,14 +19,12 @@ def replicas_on(*assignment: int, **configs: str) -> Replicas:
 
 
 def alive(replicas: Replicas) -> int:
-    """A live broker."""
     return next(b for b in BROKERS if not replicas.is_stopped(b))
 
 
 def reassign(
     replicas: Replicas, wanted: list[int] | None, partition: int = 0, name: str = "orders", **o: Any
 ) -> dict[str, Any]:
-    """Result of the partition."""
     partitions = [{"partitionIndex": partition, "replicas": wanted}]
     body = {"timeoutMs": 1000, "topics": [{"name": name, "partitions": partitions}], **o}
     api = "ALTER_PARTITION_REASSIGNMENTS"
@@ -39,7 +37,6 @@ def reassign(
 
 
 def ongoing(replicas: Replicas, **body: Any) -> list[Any]:
-    """Ongoing reassignments."""
     api = "LIST_PARTITION_REASSIGNMENTS"
     response = replicas.bench.request(api, 0, {"topics": None, **body}, broker=alive(replicas))
     assert (response["errorCode"], response["errorMessage"]) == (0, None)
@@ -53,7 +50,6 @@ def one(replicas: list[int], adding: list[int], removing: list[int]) -> list[Any
 
 
 def held_by(replicas: Replicas) -> list[int]:
-    """Brokers with any item of the partition."""
     tables = replicas.bench.cell.tables
     keys = [key for table in (tables.logs, tables.producers) for key in table.keys("")]
     return sorted({int(key.split("/")[0]) for key in keys if replicas.topic_id in key})

@@ -25,7 +25,6 @@ def replicas() -> Replicas:
 
 
 def beat(replicas: Replicas, broker: int, **fields: Any) -> Any:
-    """Response to a heartbeat of a broker that has read all metadata."""
     body = {"brokerId": broker, "brokerEpoch": replicas.epoch(broker), **fields}
     body.setdefault("currentMetadataOffset", 1000)
     alive = next(each for each in (1, 2, 3) if not replicas.is_stopped(each))
@@ -33,7 +32,6 @@ def beat(replicas: Replicas, broker: int, **fields: Any) -> Any:
 
 
 def register(replicas: Replicas, broker: int, incarnation: str, **other: Any) -> tuple[int, int]:
-    """Error and epoch of a registration."""
     body = {
         "brokerId": broker,
         "clusterId": topics.derive_uuid("cluster", CLUSTER),
@@ -47,13 +45,11 @@ def register(replicas: Replicas, broker: int, incarnation: str, **other: Any) ->
 
 
 def state(fenced: bool, shuts_down: bool = False, caught_up: bool = True) -> dict[str, Any]:
-    """Response to a heartbeat."""
     response = {"throttleTimeMs": 0, "errorCode": 0, "isCaughtUp": caught_up}
     return {**response, "isFenced": fenced, "shouldShutDown": shuts_down}
 
 
 def known(replicas: Replicas, fenced: bool = True) -> list[tuple[int, bool]]:
-    """Brokers in DescribeCluster, and whether they are fenced."""
     response = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
     return [(each["brokerId"], each["isFenced"]) for each in response["brokers"]]
 
@@ -206,7 +202,6 @@ def test_all_brokers_unregistered() -> None:
 
 
 def grow(replicas: Replicas, count: int) -> tuple[int, str | None]:
-    """Error and message of CreatePartitions."""
     body = {"topics": [{"name": "orders", "count": count}], "timeoutMs": 1000}
     alive = next(each for each in (1, 2, 3) if not replicas.is_stopped(each))
     (result,) = replicas.bench.request("CREATE_PARTITIONS", 3, body, broker=alive)["results"]

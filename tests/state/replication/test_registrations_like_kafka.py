@@ -20,7 +20,6 @@ def able(name: str, first: int, last: int) -> Body:
 
 
 def without(name: str, *others: Body) -> Body:
-    """All features except one, and others."""
     return {"features": [*(each for each in FEATURES if each["name"] != name), *others]}
 
 

@@ -56,7 +56,6 @@ class Steps:
         return self._response(copying.log_grown(self._brokers[1], [self._place]))
 
     def take(self, response: ReplicaResponse | None) -> None:
-        """The follower handles the response."""
         assert response is not None
         self._write(2, copying.handle_fetch_response(self._brokers[2], response))
 
@@ -73,7 +72,6 @@ class Steps:
 
 
 def content(response: ReplicaResponse | None) -> tuple[list[int], int]:
-    """Offsets in a response, and its high watermark."""
     assert response is not None
     (partition,) = response.partitions
     return [batch.base_offset for batch in partition.batches], partition.high_watermark

@@ -54,18 +54,15 @@ class Throttled(Replicas):
             assert response["responses"][0]["errorCode"] == 0, response
 
     def assign(self, *brokers: int) -> None:
-        """Reassign the partition."""
         wanted = {"partitionIndex": 0, "replicas": list(brokers)}
         body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": [wanted]}]}
         response = self.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
         assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
     def batches_on(self, broker: int) -> int:
-        """Number of batches on a broker."""
         return self.log(broker).log_end_offset // (BATCH_BYTES - 70)
 
     def seconds_until(self, broker: int, batches: int = BATCHES) -> float:
-        """Time until a broker has this many batches."""
         start = self.bench.now
         while self.batches_on(broker) < batches:
             self.bench.tick(100)

@@ -90,7 +90,6 @@ def short_index(monkeypatch: pytest.MonkeyPatch) -> None:
     ("level", "records"), [("read_committed", set()), ("read_uncommitted", {2, 4, 5})]
 )
 def test_aborted_records_of_sealed_segments_are_archived(level: str, records: set[int]) -> None:
-    """One transaction is aborted before its records are sealed, one after."""
     bench = Isolated(level)
     late = bench.init("t2")
     bench.add("t2", late, a=[0])

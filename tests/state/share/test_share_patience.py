@@ -34,11 +34,9 @@ class Cut(ShareBench):
         )
 
     def key(self, partition: int) -> str:
-        """Return the coordinator key of a share partition."""
         return f"{GROUP}:{self.ids[TOPIC]}:{partition}"
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Return the coordinator of a key."""
         request = {"keyType": kind, "coordinatorKeys": [key]}
         return int(self.request("FIND_COORDINATOR", 6, request)["coordinators"][0]["nodeId"])
 
@@ -72,7 +70,6 @@ class Cut(ShareBench):
 
 @pytest.fixture
 def bench() -> Cut:
-    """A cut whose state is initialized."""
     made = Cut()
     made.fetch(0, 0)
     return made

@@ -81,7 +81,6 @@ def test_kafka_matches_the_same_names(real_kafka: Address) -> None:
 
 
 def has_begun(real: Connection, name: str) -> bool:
-    """True if a transactional id has a producer id."""
     real.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
     begun = real.call("InitProducerId", 4, {"transactionalId": name, **BEGIN})
     return not begun["errorCode"]

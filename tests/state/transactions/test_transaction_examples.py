@@ -22,7 +22,6 @@ BUSY, WRONG, FENCED = 51, 48, 90
 
 
 def finalized(version: int, **settings: Any) -> TransactionBench:
-    """A bench whose cluster has finalized a transaction version."""
     return TransactionBench(brokertwin_transaction_version=version, **settings)
 
 

@@ -57,12 +57,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End the transaction."""
         self.added.clear()
         self.written = set()
 
     def fenced(self) -> None:
-        """Note that another producer or a timeout has ended the transaction."""
         self.holder, self.last = None, None
         self.close()
 
@@ -111,14 +109,12 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(who=PRODUCER, partitions=st.lists(PARTITION, min_size=1, max_size=3))
     def write(self, who: int, partitions: list[int]) -> None:
-        """Write records, adding their partitions first."""
         for partition in partitions:
             self.add(who, partition)
             self.produce(who, partition, False)
 
     @rule(who=PRODUCER, partitions=st.lists(PARTITION, min_size=1, max_size=3))
     def write_and_end(self, who: int, partitions: list[int]) -> None:
-        """Run a whole transaction."""
         self.write(who, partitions)
         self.end(who, len(partitions) % 3 > 0, len(partitions) == 1)
 
@@ -188,7 +184,6 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule()
     def write_markers(self) -> None:
-        """Deliver the oldest late markers."""
         if self.late:
             event = self.late.pop(0)
             complete = {"id": f"{event}/complete", "cluster": "bench", "kind": "complete"}

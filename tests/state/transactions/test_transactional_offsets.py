@@ -20,7 +20,6 @@ TOO_LARGE, OLD_EPOCH = 12, 47
 
 
 def commit(bench: TransactionBench, offset: int, partition: int = 0) -> None:
-    """Commit an offset outside of a transaction."""
     committed = {"partitionIndex": partition, "committedOffset": offset}
     body = {
         "groupId": "g",
@@ -182,7 +181,6 @@ def test_deleting_a_group_drops_its_pending_offsets() -> None:
 
 
 def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_epoch: int) -> int:
-    """Return the error of an end marker in the group's partition."""
     topic = {"name": GROUP_TOPIC, "partitionIndexes": [partition_for("g", 50)]}
     fields = {"producerId": producer_id, "producerEpoch": epoch, "transactionResult": False}
     fields |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}

@@ -58,14 +58,12 @@ def batch(holder: Holder, sequence: int) -> dict[str, Any]:
 
 
 def body_of(*batches: dict[str, Any], acks: int = -1) -> dict[str, Any]:
-    """Return a request with one batch for each partition."""
     partitions = [{"index": index, "batches": [each]} for index, each in enumerate(batches)]
     topic = {"name": "a", "partitionData": partitions}
     return {"transactionalId": NAME, "acks": acks, "topicData": [topic]}
 
 
 def produce(bench: Bench, version: int, *batches: dict[str, Any]) -> list[tuple[int, int]]:
-    """Return error and base offset for each partition."""
     response = bench.request("PRODUCE", version, body_of(*batches))
     parts = response["responses"][0]["partitionResponses"]
     return [(part["errorCode"], part["baseOffset"]) for part in parts]
@@ -85,7 +83,6 @@ def test_partition_that_was_not_added_is_rejected_in_v1(version: int, error: Err
 
 
 def text(bench: Bench, version: int, *batches: dict[str, Any]) -> str | None:
-    """Return the error message of the first partition."""
     response = bench.request("PRODUCE", version, body_of(*batches))
     found: str | None = response["responses"][0]["partitionResponses"][0]["errorMessage"]
     return found
@@ -226,7 +223,6 @@ def test_deleting_a_topic_drops_its_verifications() -> None:
 
 
 def kept(bench: Bench) -> list[int]:
-    """Return the partitions with a verification."""
     keys = bench.cell.tables.in_flight.keys("1/verifications/")
     return [int(key.rsplit("/", 1)[1]) for key in keys]
 
@@ -352,7 +348,6 @@ def test_partitions_are_added_in_v2_even_without_verification() -> None:
 def test_different_partition_errors_have_the_order_of_kafkas_maps(
     requests: list[tuple[str, list[int]]], verifies: bool, reported: list[tuple[str, list[Any]]]
 ) -> None:
-    """Uniform errors have the order of the request."""
     bench = Bench()
     bench.topic("pr-0", 2)
     bench.topic("pr-1", 1)

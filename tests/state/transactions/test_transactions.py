@@ -172,7 +172,6 @@ def test_diagram_in_the_docs_equals_the_table() -> None:
 
 
 def draw() -> None:
-    """Update the diagram in the page."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     PAGE.write_text(before + BEGIN + diagram() + END + after, encoding="utf-8")

@@ -119,7 +119,6 @@ class World:
         self.event(0, 11, {"acks": -1, "topicData": [{"name": name, "partitionData": data}]})
 
     def decide(self, count: int) -> None:
-        """The job reads on."""
         for document in self.requests[self.read : self.read + count]:
             for row in self.bench.handle(document):
                 if row.topic == outputs.SEGMENTS:

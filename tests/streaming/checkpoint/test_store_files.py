@@ -34,7 +34,6 @@ SMALL = 60
 
 @contextmanager
 def configured(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
-    """A setting of the session for a while."""
     before = spark.conf.get(name)
     spark.conf.set(name, value)
     try:
@@ -178,7 +177,6 @@ def test_a_gap_in_the_changelogs_is_an_error(tmp_path: Path) -> None:
 
 
 def made(directory: Path, conf: dict[str, str]) -> Path:
-    """A checkpoint with a plan of two batches and one empty store."""
     for name in ("offsets", "state/0/0"):
         (directory / name).mkdir(parents=True)
     for batch in (0, 1):

@@ -88,7 +88,6 @@ class Job:
 
     @property
     def taken(self) -> list[int]:
-        """The batches of the snapshots."""
         return [each.batch for each in snapshot_store.list_all(self.settings.snapshots_dir)]
 
 

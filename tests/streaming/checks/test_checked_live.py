@@ -30,8 +30,6 @@ def rows() -> Rows:
 
 
 def unmet(rows: Rows, kind: str) -> set[str]:
-    """The columns of the unmet expectations of a kind."""
-
     def read(topic: str) -> list[TopicRow]:
         return [
             TopicRow(0, offset, 0, key, value, "")

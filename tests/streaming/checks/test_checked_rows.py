@@ -13,7 +13,6 @@ from tests.support.state_items import something_of_every_kind
 
 
 def rows_of(bench: Bench, topic: str) -> list[TopicRow]:
-    """Return the output rows of a bench's cell for a topic."""
     given = [row for row in bench.rows if row.topic == topic]
     return [TopicRow(0, n, START + n, row.key, row.value, row.id) for n, row in enumerate(given)]
 

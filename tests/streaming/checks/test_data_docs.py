@@ -15,8 +15,6 @@ WIDTHS = (390, 1280)
 
 
 class PageLinks(HTMLParser):
-    """Resources and links of a page."""
-
     def __init__(self) -> None:
         super().__init__()
         self.loaded: list[str] = []

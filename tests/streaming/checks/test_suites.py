@@ -162,7 +162,6 @@ NAMES = ("id", "group", "sessionId", "producerId", "groupId", "topic")
 
 
 def checked(kind: str, *changes: dict[str, Any]) -> Checked:
-    """Check a good row, and another one for each planted change."""
     name = next((each for each in NAMES if each in GOOD[kind]), None)
     rows = [GOOD[kind]]
     for number, change in enumerate(changes, 1):

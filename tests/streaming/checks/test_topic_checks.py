@@ -20,8 +20,6 @@ REQUESTS, RESPONSES, RECORDS = outputs.REQUESTS, outputs.RESPONSES, outputs.RECO
 
 
 class Topics:
-    """Topics of one partition that grow."""
-
     def __init__(self) -> None:
         self.rows: dict[str, list[TopicRow]] = {REQUESTS: [], RESPONSES: [], RECORDS: []}
 

@@ -87,7 +87,6 @@ class Cluster:
         return {document["id"]: document["response"] for document in documents}
 
     def reported(self) -> list[dict[str, Any]]:
-        """What cells have told each other, every row, also those that came twice."""
         rows = [msgspec.json.decode(row.value or b"") for row in self.bench.all_rows("requests")]
         return [row for row in rows if row.get("kind") in BETWEEN_CELLS]
 

@@ -46,7 +46,6 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workers_python(directory: Path) -> str:
-    """An interpreter with what workers need, and without brokertwin."""
     python = environment_with(directory / "python", ["msgspec", "pandas", "pyarrow"])
     done = subprocess.run([python, "-c", "import brokertwin"], capture_output=True, cwd="/")
     assert done.returncode != 0
@@ -62,14 +61,12 @@ def cluster(directory: Path) -> Iterator[str]:
 
 @pytest.fixture
 def bench(kafka: str, tmp_path: Path) -> JobBench:
-    """A job with a recording in its requests."""
     made = JobBench(kafka, tmp_path)
     made.send("a", capture("fetch_session_assign", made.edge("a")))
     return made
 
 
 def applications(directory: Path) -> dict[str, set[str]]:
-    """Application to the workers that ran an executor of it with the packages."""
     found: dict[str, set[str]] = {}
     for worker in WORKERS:
         for shipped in (directory / worker).glob("app-*/*/packages.zip"):
@@ -78,14 +75,12 @@ def applications(directory: Path) -> dict[str, set[str]]:
 
 
 def executor_heaps(directory: Path, application: str) -> set[str]:
-    """The heaps that executors of an application were started with, as the workers logged it."""
     log = (directory / "cluster.log").read_text(errors="replace")
     lines = [line for line in log.splitlines() if "Launch command" in line and application in line]
     return {heap for line in lines for heap in re.findall(r"-Xmx\w+", line)}
 
 
 def assert_completed(bench: JobBench) -> None:
-    """Every request as one process answers it."""
     events = capture("fetch_session_assign", bench.edge("a"))
     assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
     bench.assert_live_run_equals_replay("a")
@@ -233,5 +228,4 @@ def test_a_live_audit_finds_what_one_process_finds(
 
 
 def by_id(findings: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The newest document of each finding."""
     return {each["id"]: each for each in findings}

@@ -67,27 +67,21 @@ class Query:
         (self.checkpoint / log / str(batch)).touch()
 
     def end(self) -> None:
-        """Its thread ends by itself."""
         self.is_alive = False
 
     def sleep(self, seconds: float) -> None:
-        """Some time passes."""
         assert seconds == POLL_S
         self.polls += 1
         self.happens.get(self.polls, lambda: None)()
 
     def monotonic(self) -> float:
-        """The time, in seconds."""
         return self.polls * POLL_S
 
     @property
     def status(self) -> dict[str, Any]:
-        """As PySpark has it."""
         return {"isTriggerActive": self.is_triggered}
 
     def streamingQuery(self) -> Any:  # noqa: N802 (Spark's name)
-        """Its execution in the JVM."""
-
         def exchange(expected: State, new: State) -> None:
             self.state = new if self.state is expected else self.state
 
@@ -106,7 +100,6 @@ class Query:
         )
 
     def finish(self, timeout_s: float = PATIENCE_S) -> bool:
-        """Run the code under test."""
         return finish(cast("StreamingQuery", self), timeout_s, self.checkpoint)
 
 

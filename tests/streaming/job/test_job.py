@@ -37,7 +37,6 @@ MakeBench = Callable[..., JobBench]
 
 @pytest.fixture
 def make_bench(kafka: str, tmp_path: Path) -> MakeBench:
-    """Makes the topics and the checkpoint of a job."""
     return lambda **flags: JobBench(kafka, tmp_path, **flags)
 
 
@@ -112,7 +111,6 @@ def loads_of(bench: JobBench) -> dict[str, int]:
 
 
 def replay(bench: JobBench, cell: Cell) -> None:
-    """Hand a cell its rows of the request topic."""
     for row in bench.all_rows("requests"):
         if row.key == cell.settings.name.encode() and row.value is not None:
             cell.handle(
@@ -244,7 +242,6 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
 
 
 def base_of_offsets(checkpoint: Path, batch: int) -> bytes:
-    """The bytes that rest in the column of groups and their offsets, as they are stored."""
     known = facts.read(checkpoint)
     assert known is not None
     state = store_files.read_states(checkpoint, batch, [known.groups["a"]])[known.groups["a"]]

@@ -33,7 +33,6 @@ IMAGE, VOLUME = "registry.example/brokertwin", "/checkpoints"
 
 
 def manifest(kind: str) -> dict[str, Any]:
-    """The manifest of a kind in the document."""
     page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (found,) = (each for each in map(yaml.safe_load, blocks) if each["kind"] == kind)
@@ -42,7 +41,6 @@ def manifest(kind: str) -> dict[str, Any]:
 
 @pytest.fixture
 def bench(kafka: str, tmp_path: Path) -> JobBench:
-    """A job with a recording in its requests."""
     made = JobBench(kafka, tmp_path)
     placement.write(made.client, made.prefix, job.placements(made.settings))
     made.send("a", capture("fetch_session_assign", made.edge("a")))
@@ -51,18 +49,15 @@ def bench(kafka: str, tmp_path: Path) -> JobBench:
 
 @pytest.fixture
 def image() -> dict[str, str]:
-    """The environment of the image."""
     return {**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"}
 
 
 def executors(found: Kubernetes) -> list[dict[str, Any]]:
-    """The pods of executors."""
     pods = found.pods.values()
     return [each for each in pods if each["metadata"]["labels"]["spark-role"] == "executor"]
 
 
 def assert_pod(pod: dict[str, Any], role: str, place: str) -> None:
-    """A pod has the image and the volume of the manifest."""
     (container,) = pod["spec"]["containers"]
     assert (container["image"], container["args"][0]) == (IMAGE, role)
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}

@@ -54,7 +54,6 @@ def memory_of_workers() -> Iterator[list[int]]:
 
 
 def event(number: int) -> bytes:
-    """A request that is answered at once."""
     header = {"requestApiKey": 3, "requestApiVersion": 9, "correlationId": number}
     body = {"topics": [{"name": f"t{number % 1000}"}], "allowAutoTopicCreation": False}
     given = {"id": f"e{number}", "cluster": "a", "requestHeader": header, "request": body}

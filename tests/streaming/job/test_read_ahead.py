@@ -142,15 +142,12 @@ class Reader:
         return 0, self.ends[at.partition]
 
     def assign(self, places: list[TopicPartition]) -> None:
-        """Start at these offsets."""
         self.at = [each.offset for each in places]
 
     def pause(self, places: list[TopicPartition]) -> None:
-        """From here on nothing is fetched of these."""
         self.paused.update(each.partition for each in places)
 
     def resume(self, places: list[TopicPartition]) -> None:
-        """They are fetched again."""
         self.paused.difference_update(each.partition for each in places)
 
     def consume(self, count: int, timeout_s: float) -> list[Event]:
@@ -174,7 +171,6 @@ def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) ->
 
 
 def plan(directory: Path, batch: int, *ends: int) -> None:
-    """Plan a micro-batch up to these offsets."""
     offsets = {full_name("brokertwin", REQUESTS): dict(enumerate(ends))}
     (directory / "offsets").mkdir(exist_ok=True)
     text = f"v1\n{{}}\n{json.dumps(offsets)}"
@@ -209,7 +205,6 @@ def test_a_partition_read_to_its_end_is_fetched_further(
 
 
 def look(ahead: ReadAhead) -> None:
-    """As the job does between its micro-batches."""
     ahead.look(cast("SparkSession", None), cast("StreamingQuery", None))
 
 

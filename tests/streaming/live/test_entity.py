@@ -19,7 +19,6 @@ SEEDS = 2
 
 
 def exchanges_of(recording: str) -> list[RecordedExchange]:
-    """The exchanges of a recording in the order in which a topic may have them."""
     return sorted(audits.whole(recording).history.replication.exchanges, key=lambda e: e.line.time)
 
 

@@ -34,13 +34,11 @@ print({READ})
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A directory with a copy of the checkpoint."""
     shutil.copytree(PLACE, tmp_path / PLACE.relative_to(ROOT))
     return tmp_path
 
 
 def typed(program: str, directory: Path) -> str:
-    """The output of a program in a new Python."""
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=directory, capture_output=True, text=True, check=False
     )

@@ -18,7 +18,6 @@ both_modes = pytest.mark.parametrize("is_bucket", [False, True])
 
 
 def fetch(session: int, epoch: int, time: int, cluster: str = CLUSTER) -> TopicLine:
-    """A fetch of a session as a captured document."""
     header = {
         "requestApiKey": 1,
         "requestApiVersion": 13,
@@ -47,13 +46,11 @@ def fetch(session: int, epoch: int, time: int, cluster: str = CLUSTER) -> TopicL
 
 
 def epochs(topics: LiveTopics, cluster: str = CLUSTER) -> dict[int, int]:
-    """Session id to epoch of the rows of the topic of sessions."""
     rows = topics.table("sessions")
     return {each["session_id"]: each["epoch"] for each in rows if each["cluster"] == cluster}
 
 
 def opened(is_bucket: bool) -> LiveTopics:
-    """The topics after the openings of two sessions."""
     topics = LiveTopics(is_bucket)
     topics.batch([fetch(1, 0, 0), fetch(2, 0, 0)])
     topics.batch([fetch(2, 1, 5 * SECOND_MS)])

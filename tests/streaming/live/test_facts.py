@@ -73,7 +73,6 @@ def test_facts_are_written_once_and_in_any_order() -> None:
 
 
 def heartbeat(broker: int, time: int, **fields: bool) -> RecordedExchange:
-    """A heartbeat in the controller's log."""
     line = RecordedRequest(f"x:{time}", time, time, 100, "", "", "x", "BROKER_HEARTBEAT", 1)
     body = {"brokerId": broker, **fields}
     return RecordedExchange(line, body, {}, taken=float(time), made=float(time), is_internal=True)
@@ -100,7 +99,6 @@ def test_states_of_brokers_grow_over_micro_batches() -> None:
 
 
 def fetch(time: int, busy_ms: float) -> RecordedExchange:
-    """A follower's fetch that a broker was busy with."""
     line = RecordedRequest(f"x:{time}", time, time, 1, "", "", "c", "FETCH", 17)
     stages = {"taken": float(time), "made": float(time), "busy_ms": busy_ms}
     return RecordedExchange(line, {"replicaId": 2}, {}, **stages)

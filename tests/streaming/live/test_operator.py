@@ -24,7 +24,6 @@ CAPTURE = ROOT / "tests" / "captures" / "txn_fencing_ck.jsonl.gz"
 
 @cache
 def lines_of(path: Path, broker: int | None, first: int = 0) -> tuple[TopicLine, ...]:
-    """The lines of a file as rows of a topic."""
     texts = gzip.decompress(path.read_bytes()).splitlines()
     return tuple(
         TopicLine("requests/0", first + number, text, CLUSTER, broker)
@@ -41,7 +40,6 @@ def audited(lines: Sequence[TopicLine], seed: int, is_bucket: bool = False) -> L
 
 
 def kinds(topics: LiveTopics) -> set[tuple[str, str, str | None]]:
-    """Kind, subject and error of the findings that count, with the names of topics."""
     newest = {each["id"]: each for each in topics.findings}
     return {
         (each["kind"], topics.with_names(each["subject"]), each["error"])
@@ -51,7 +49,6 @@ def kinds(topics: LiveTopics) -> set[tuple[str, str, str | None]]:
 
 
 def wanted(recording: str) -> set[tuple[str, str, str | None]]:
-    """The same of audit."""
     documents = [each.document(1) for each in audits.unfolded(recording)]
     return {(each["kind"], each["subject"], each["error"]) for each in documents}
 

@@ -25,7 +25,6 @@ def audit() -> LiveTopics:
 
 
 def made(checkpoint: Path, audit: LiveTopics) -> None:
-    """Write the buckets as Spark would, each in a shuffle partition of its own."""
     conf = {"spark.sql.shuffle.partitions": str(IN_BUCKETS)}
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True)

@@ -93,7 +93,6 @@ def test_records_that_the_client_gave_up_may_be_in_the_log() -> None:
 
 
 def lose_a_record(run: RunEvidence) -> None:
-    """`producer-3` is in no log."""
     del run.logs[place(0)][1], run.committed[place(0)][1]
     run.output.remove("producer-3")
     run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "1", "producer-3")))
@@ -126,7 +125,6 @@ def skip_a_record(run: RunEvidence) -> None:
 
 
 def let_a_share_group_read_in_place_of_a_member(run: RunEvidence) -> None:
-    """Members and sharers have to read every record, each for themselves."""
     skip_a_record(run)
     run.statements["sharer"] = [Statement("received", ("0", "0", "producer-0"))]
 

@@ -52,7 +52,6 @@ def fetch(at: int, *spans: tuple[int, int, int], batches: Any = (), error: int =
 
 
 def acknowledge(at: int, first: int, *outcomes: int, error: int = 0, **more: Any) -> Body:
-    """A ShareAcknowledge with an outcome for each record."""
     batch = span(first, first + len(outcomes) - 1, acknowledgeTypes=list(outcomes))
     return document(at, "SHARE_ACKNOWLEDGE", [batch], {"errorCode": error}, **more)
 

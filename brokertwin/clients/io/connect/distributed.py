@@ -54,8 +54,6 @@ LEAVE_MS = 5_000
 
 
 class DistributedWorker:
-    """One worker."""
-
     def __init__(
         self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
@@ -176,7 +174,6 @@ class DistributedWorker:
     def _write_status(
         self, producer: Producer, item: ConnectTaskId, state: WorkStatus, trace: str | None = None
     ) -> None:
-        """Write to the status topic without waiting."""
         generation = self._herder.coordinator.generation.id
         record = status_record(
             item, state, worker_id=self.worker_id, generation=generation, trace=trace

@@ -20,15 +20,12 @@ Ended = tuple[str, int, str | None]
 
 
 class Fencing:
-    """The fencing rounds of one worker."""
-
     def __init__(self, kafka: Kafka, config: WorkerConfig) -> None:
         self._kafka = kafka
         self._config = config
         self._ended: SimpleQueue[Ended] = SimpleQueue()
 
     def begin(self, connector: str, generation: int, tasks: list[ConnectTaskId]) -> None:
-        """Start to fence tasks that precede a generation of a connector."""
         args = (connector, generation, tasks)
         name = f"fencing-{connector}"
         threading.Thread(target=self._run, args=args, name=name, daemon=True).start()

@@ -23,7 +23,6 @@ from brokertwin.clients.io.security import Kafka, overridden
 
 
 def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
-    """Return the work of a task for its thread."""
     interval_ms = config.offset_flush_interval_ms
     if stream.kind is ConnectorKind.SINK:
         return partial(run_sink, overridden(kafka, "consumer."), stream, interval_ms)
@@ -31,8 +30,6 @@ def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Stor
 
 
 class StandaloneWorker:
-    """One worker."""
-
     def __init__(
         self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:

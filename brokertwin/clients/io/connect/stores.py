@@ -19,8 +19,6 @@ from brokertwin.clients.messages import ProducerRecord
 
 
 class Store(Protocol):
-    """Positions of sources."""
-
     def position(self, stream: FileStream) -> int:
         """Return the position of a source."""
 
@@ -40,12 +38,10 @@ class OffsetFileStore:
             self._kept = dict(msgspec.json.decode(line, type=tuple[str, str]) for line in lines)
 
     def position(self, stream: FileStream) -> int:
-        """Return the position of a source."""
         kept = self._kept.get(offset_key(stream).decode())
         return position_of(None if kept is None else kept.encode())
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
-        """Store a position at once."""
         key, value = offset_record(stream, position)
         with self._lock:
             self._kept[key.decode()] = (value or b"").decode()
@@ -65,7 +61,6 @@ class TopicStore:
         self._is_committed = is_committed
 
     def position(self, stream: FileStream) -> int:
-        """Read the whole topic for the position of a source."""
         key, found = offset_key(stream), None
         for message in read_whole(self._kafka, self._topic, is_committed=self._is_committed):
             if message.key == key:
@@ -73,5 +68,4 @@ class TopicStore:
         return position_of(found)
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
-        """Send a position, in the producer's transaction if it has one."""
         return [producer.send(self._topic, ProducerRecord(*offset_record(stream, position)))]

@@ -71,13 +71,11 @@ class LineWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, lines: Iterable[str]) -> None:
-        """Write lines in one piece."""
         data = memoryview("".join(f"{line}\n" for line in lines).encode())
         while data:
             data = data[os.write(self._file, data) :]
 
     def close(self) -> None:
-        """Closes the file."""
         os.close(self._file)
 
 

@@ -61,7 +61,6 @@ class Threads:
 
     @property
     def have_begun(self) -> bool:
-        """Whether every task has moved lines or failed."""
         begun = self.moved.keys() | self.failed.keys()
         return bool(self._over) and all(item.is_connector or item in begun for item in self._over)
 

@@ -15,6 +15,5 @@ from brokertwin.simulation.explore.models import (
 
 @cache
 def built_in() -> dict[str, Model]:
-    """Return the models by name."""
     subjects = (transactions, producers, groups, sharing, reading, replication)
     return {model.name: model for subject in subjects for model in subject.models()}

@@ -24,7 +24,6 @@ OWNERS: tuple[Invariant, ...] = (OneOwner(), *COMMITS)
 
 
 def eager(is_old: bool, waits: int = 1) -> Model:
-    """Two members that commit offsets while the group rebalances."""
     settings = {"brokertwin.offset.storage": "zookeeper"} if is_old else {}
     return Model(
         name="commit-without-generation" if is_old else "eager-rebalance",
@@ -147,14 +146,18 @@ class StreamsMember(ConsumerMember):
 
 
 def members(kind: type[ConsumerMember], name: str, about: str, joins_late: bool = False) -> Model:
-    """Two members of a group that share two partitions or tasks."""
+    """Two members of a group that share two partitions or tasks.
+
+    If one joins late, Kafka's interval between assignments may pass.
+    """
     names = ("member-1", "member-2")
+    settings = {"group.consumer.assignment.interval.ms": "1000"} if joins_late else {}
     return Model(
         name=name,
         about=about,
         clients=tuple(kind(each, beats=4, joins_late=joins_late) for each in names),
-        cluster=Cluster(topics={"input": 2}, groups=("work",)),
-        faults=Faults(late=1, lost=int(not joins_late)),
+        cluster=Cluster(topics={"input": 2}, groups=("work",), settings=settings),
+        faults=Faults(late=1, lost=int(not joins_late), waits=int(joins_late), wait_ms=1_500),
         invariants=(OneOwnerAtATime(), CellHolds()),
         symmetric=(names,),
         expected="OneOwnerAtATime" if joins_late else "",
@@ -162,7 +165,6 @@ def members(kind: type[ConsumerMember], name: str, about: str, joins_late: bool 
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     late = "heartbeats of two members arrive late, or their responses are lost"
     yield eager(True)
     yield eager(False)

@@ -37,7 +37,6 @@ class RecordDeleter(Client):
         return [Send(api="DELETE_RECORDS", version=2, body=body, label=label, may_be_late=False)]
 
     def receives(self, _state: int, _send: Send, _response: Any) -> int:
-        """Do nothing more."""
         return 1
 
 
@@ -69,7 +68,6 @@ def forgotten(is_old: bool) -> Model:
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     yield late()
     yield forgotten(True)
     yield forgotten(False)

@@ -125,5 +125,4 @@ def sessions() -> Model:
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     yield sessions()

@@ -101,7 +101,6 @@ class Reader(Client):
         self._has_epochs = has_epochs
 
     def sends(self, state: ReaderState) -> Iterable[Send]:
-        """Return a fetch from each of the brokers."""
         version, epoch = (12, state.epoch) if self._has_epochs else (8, -1)
         return [
             requests.fetch(
@@ -165,7 +164,6 @@ def idempotent() -> Model:
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     yield truncation(True)
     yield truncation(False)
     yield diverging(True)

@@ -127,5 +127,4 @@ def shared() -> Model:
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     yield shared()

@@ -102,7 +102,6 @@ def late_produce(version: int) -> Model:
 
 
 def zombies(version: int) -> Model:
-    """Two producers with one transactional.id."""
     clients = tuple(
         TransactionalProducer(name, "billing", ("commit",), version=version, partitions=(0, 1))
         for name in RIVALS
@@ -140,7 +139,6 @@ def workers(transactional: str, expected: str = "") -> Model:
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     yield torn(BEFORE_KIP_890)
     yield torn(KIP_890)
     yield careful()

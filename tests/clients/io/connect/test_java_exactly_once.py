@@ -40,7 +40,6 @@ class Copy:
         self.grow(0)
 
     def grow(self, lines: int) -> None:
-        """So many lines more."""
         with self.file.open("a") as file:
             file.writelines(f"line {self.lines + at}\n" for at in range(lines))
         self.lines += lines
@@ -50,12 +49,10 @@ class Copy:
         return sorted(f"line {at}" for at in range(self.lines))
 
     def found(self, *, is_committed: bool) -> list[str]:
-        """The lines of the topic."""
         read = read_whole(self.bootstrap, self.topic, is_committed=is_committed)
         return sorted((message.value or b"").decode() for message in read)
 
     def end(self, isolation_level: int) -> int:
-        """Return the sum of the partitions' end offsets for an isolation level."""
         with self._client() as client:
             responses = (
                 client.list_offset(self.topic, -1, at, isolation_level) for at in range(PARTITIONS)
@@ -74,7 +71,6 @@ class Copy:
         return Client(Address(host, int(port)))
 
     def worker(self) -> JavaWorker:
-        """One more worker of the group."""
         topics = {
             f"{name}.storage.{setting}": value
             for name in ("config", "offset", "status")
@@ -123,7 +119,6 @@ class Copy:
         wait_until(lambda: grown(self.is_in_transaction), "and more, in the next transaction")
 
     def assert_goes_on(self, worker: JavaWorker) -> None:
-        """This worker copies the rest. When it ends, it commits."""
         self.grow(500)
         wait_until(
             lambda: set(self.found(is_committed=False)) == set(self.expected), "the rest is copied"
