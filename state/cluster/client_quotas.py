@@ -141,12 +141,10 @@ def _count(at: MachineTables, change: int) -> int:
 
 
 def are_any(at: MachineTables) -> bool:
-    """True if any entity has a quota."""
     return _any_key(at.id) in at.tables.metadata
 
 
 def limit(at: MachineTables, user: str, client_id: str, key: str) -> QuotaLimit | None:
-    """The quota of a user's client, if any."""
     if not are_any(at):
         return None
     for named_user, named_client in (

@@ -305,7 +305,6 @@ def _change_group(
 def _change_client_metrics(
     controller: Controller, request: Request, resource: ChangedResource
 ) -> ConfigOutcome:
-    """Change a subscription to client metrics."""
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     kind = given_configs.CLIENT_METRICS

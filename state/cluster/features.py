@@ -88,13 +88,11 @@ def finalized(at: MachineTables, given: BrokerSettings) -> dict[str, int]:
 
 
 def apply_changed(at: MachineTables, record: FeatureLevelChanged) -> None:
-    """Apply a changed level."""
     levels = changed(at) | {record.name: record.level}
     at.tables.metadata.put(_key(at.id), FinalizedLevels(levels))
 
 
 def in_settings(settings: BrokerSettings, levels: dict[str, int]) -> BrokerSettings:
-    """The settings with the changed levels of features that are settings."""
     return msgspec.structs.replace(
         settings,
         brokertwin_transaction_version=levels.get(

@@ -35,7 +35,6 @@ def session_timeout_ms(broker: Broker, group_id: str) -> int:
 
 
 def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """Heartbeat interval of a consumer group."""
     default = broker.settings.group_consumer_heartbeat_interval_ms
     return _number(broker, group_id, group_configs.HEARTBEAT, default)
 
@@ -46,7 +45,6 @@ def share_session_timeout_ms(broker: Broker, group_id: str) -> int:
 
 
 def share_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """Heartbeat interval of a share group."""
     return of_kind(broker, group_id, "share.heartbeat.interval.ms")
 
 
@@ -111,7 +109,6 @@ def streams_session_timeout_ms(broker: Broker, group_id: str) -> int:
 
 
 def streams_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """Heartbeat interval of a streams group."""
     return of_kind(broker, group_id, "streams.heartbeat.interval.ms")
 
 

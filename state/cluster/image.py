@@ -127,7 +127,6 @@ def machine_prefix(machine: int) -> str:
 
 @cached_key
 def topic_key(machine: int, topic_id: Uuid) -> str:
-    """Key of a topic in a machine's image."""
     return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
@@ -141,7 +140,6 @@ def _registration_key(machine: int, broker: int) -> str:
 
 
 def topic_by_id(at: MachineTables, topic_id: Uuid) -> Topic | None:
-    """The topic with this id, if the machine knows it."""
     return at.tables.metadata.get(topic_key(at.id, topic_id), Topic)
 
 
@@ -194,7 +192,6 @@ def apply_unregistered(at: MachineTables, record: BrokerUnregistered) -> None:
 
 @applies(BrokerRegistrationChanged)
 def apply_registration_changed(at: MachineTables, record: BrokerRegistrationChanged) -> None:
-    """Apply a changed state of a broker."""
     known = registration(at, record.broker)
     changed = msgspec.structs.replace(
         known,
@@ -212,7 +209,6 @@ def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:
 
 
 def topic_by_name(at: MachineTables, name: str) -> Topic | None:
-    """The topic with this name, if it exists."""
     known = at.tables.metadata.get(_name_key(at.id, name), TopicName)
     return (
         at.tables.metadata.get(topic_key(at.id, known.topic_id), Topic)
@@ -228,7 +224,6 @@ def topic_names(at: MachineTables) -> list[str]:
 
 
 def all_topics(at: MachineTables) -> list[Topic]:
-    """All topics of the image, by name."""
     topics = [topic for _, topic in at.tables.metadata.items(f"{at.prefix}/topic/", Topic)]
     return sorted(topics, key=lambda topic: topic.name)
 
@@ -245,7 +240,6 @@ def apply_topic_created(at: MachineTables, record: TopicCreated) -> None:
 
 
 def apply_partitions_added(at: MachineTables, record: PartitionsAdded) -> None:
-    """Add partitions to a topic."""
     topic = at.tables.metadata.change(topic_key(at.id, record.topic_id), Topic)
     topic.partitions.extend(_new_partition(at, replicas) for replicas in record.replicas)
 

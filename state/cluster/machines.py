@@ -150,11 +150,9 @@ class Machine(MachineTables):
         )
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
-        """`allows` for a topic."""
         return self.allows(request, operation, ResourceType.TOPIC, name)
 
     def allows_cluster(self, request: Request, operation: Operation) -> bool:
-        """`allows` for the cluster."""
         return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_any_topic(self, request: Request, operation: Operation) -> bool:
@@ -172,7 +170,6 @@ class Machine(MachineTables):
     def denied_topics(
         self, request: Request, operation: Operation, names: Iterable[str]
     ) -> frozenset[str]:
-        """The topics on which `operation` is denied."""
         if not self.has_authorizer or request.is_from_machine:
             return frozenset()
         return frozenset(
@@ -246,7 +243,6 @@ class Machine(MachineTables):
         return image.topics_created(self)
 
     def all_topics(self) -> list[Topic]:
-        """All topics by name."""
         return image.all_topics(self)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
@@ -256,7 +252,6 @@ class Machine(MachineTables):
         return min(wanted, len(topic.partitions[partition].replicas))
 
     def is_alive(self, broker: int) -> bool:
-        """True if a broker is not fenced."""
         return not self.registration(broker).is_fenced
 
     def is_active(self, broker: int) -> bool:

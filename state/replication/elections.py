@@ -98,7 +98,6 @@ class TargetState(msgspec.Struct):
 
     @classmethod
     def of(cls, partition: Partition) -> "TargetState":
-        """The current state."""
         return cls(
             list(partition.isr),
             list(partition.replicas),
