@@ -135,8 +135,8 @@ def _name_key(machine: int, name: str) -> str:
     return f"{machine if machine >= 0 else 'controller'}/name/{name}"
 
 
-def _registration_key(machine: int, broker: int) -> str:
-    return f"{machine_prefix(machine)}/broker/{broker}"
+def _registration_key(at: MachineTables, broker: int) -> str:
+    return f"{at.prefix}/broker/{broker}"
 
 
 def topic_by_id(at: MachineTables, topic_id: Uuid) -> Topic | None:
@@ -148,7 +148,7 @@ _SINCE_THE_BEGINNING = Registration()
 
 def registration(at: MachineTables, broker: int) -> Registration:
     """A broker's registration, as the machine knows it."""
-    known = at.tables.metadata.get(_registration_key(at.id, broker), Registration)
+    known = at.tables.metadata.get(_registration_key(at, broker), Registration)
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
@@ -179,7 +179,7 @@ def apply_registered(at: MachineTables, record: BrokerRegistered) -> None:
         rack=record.rack,
         listeners=record.listeners,
     )
-    at.tables.metadata.put(_registration_key(at.id, record.broker), item)
+    at.tables.metadata.put(_registration_key(at, record.broker), item)
 
 
 @applies(BrokerUnregistered)
@@ -187,7 +187,7 @@ def apply_unregistered(at: MachineTables, record: BrokerUnregistered) -> None:
     """Remove a registration; its epoch is kept."""
     epoch = registration(at, record.broker).epoch
     item = Registration(is_fenced=True, epoch=epoch, is_registered=False)
-    at.tables.metadata.put(_registration_key(at.id, record.broker), item)
+    at.tables.metadata.put(_registration_key(at, record.broker), item)
 
 
 @applies(BrokerRegistrationChanged)
@@ -199,7 +199,7 @@ def apply_registration_changed(at: MachineTables, record: BrokerRegistrationChan
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=list(record.log_dirs) or known.log_dirs,
     )
-    at.tables.metadata.put(_registration_key(at.id, record.broker), changed)
+    at.tables.metadata.put(_registration_key(at, record.broker), changed)
 
 
 def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:

@@ -102,7 +102,8 @@ class Usable(NamedTuple):
 class Machine(MachineTables):
     """A broker or the controller at the time `now` (ms since 1970).
 
-    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id.
+    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id, `hashes` those
+    of metadata by topic names.
     """
 
     def __init__(self, machine: int, tables: CellTables, settings: CellSettings, now: int) -> None:
@@ -120,6 +121,7 @@ class Machine(MachineTables):
         self._alive: list[int] | None = None
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
+        self.hashes: dict[frozenset[str], int] = {}
 
     def forget(self) -> None:
         """Drop cached look-ups after a metadata record."""
@@ -129,6 +131,7 @@ class Machine(MachineTables):
         self._alive = None
         self._rules.clear()
         self._has_quotas = None
+        self.hashes.clear()
 
     def has_feature(self, name: str) -> bool:
         """True if a feature that starts above level 0 has not been disabled."""
