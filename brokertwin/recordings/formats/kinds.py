@@ -38,7 +38,8 @@ _CLIENT = (
     f" For the rest, {_RECORD}"
 )
 _JAVA = (
-    "`brokertwin explain client` reads it if org.apache.kafka.clients.NetworkClient is at DEBUG."
+    "`brokertwin explain client` reads the refusals in it, and all requests if"
+    " org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
 )
 _BATCHES = (
