@@ -592,7 +592,7 @@ class Explorer:
             log = tables.logs.get(log_key(broker, topic_id(topic), partition), Log)
             if log is not None:
                 record = LogTruncated(log.topic_id, partition, log.log_start_offset)
-                apply(tables, broker, record)
+                apply(tables.of(broker), record)
 
     def _after_intervention(self, world: World, fault: Fault, broker: int) -> World:
         """Break the connections of clients to a stopped broker: their requests are lost."""
