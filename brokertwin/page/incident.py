@@ -1,6 +1,6 @@
 """The content of an incident page: what a recording shows over time, as one JSON document.
 
-    {"title", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
+    {"title", "files", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
      "lanes": […], "findings": […], "left": {…}}
 
 * Times are ms since `t0`, which is in ms since 1970.
@@ -84,7 +84,9 @@ class _Lane:
         self.samples.append((time, exchange, change))
 
 
-def document(history: History, findings: Sequence[AuditFinding], title: str) -> dict[str, Any]:
+def document(
+    history: History, findings: Sequence[AuditFinding], files: Sequence[str]
+) -> dict[str, Any]:
     """The content of the page of a recording and its findings."""
     exchanges = _exchanges(history, findings)
     begin, end = history.span
@@ -99,7 +101,8 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
     wanted = walk.wanted(found, lanes)
     kept = _bodies(exchanges, wanted)
     return {
-        "title": title,
+        "title": _title(findings),
+        "files": list(files),
         "t0": round(begin),
         "span": max(1, round(end - begin)),
         "names": {
@@ -107,6 +110,7 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
             "apis": list(walk.apis),
             "files": list(walk.files),
             "errors": {code: error_name(code) for code in sorted(walk.codes)},
+            "unnamed": list(walk.unnamed),
         },
         "exchanges": walk.columns,
         "bodies": kept,
@@ -114,6 +118,15 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
         "findings": found,
         "left": {"bodies": len(exchanges) - len(kept), "lanes": lanes_left},
     }
+
+
+def _title(findings: Sequence[AuditFinding]) -> str:
+    """The worst finding, and how many others there are."""
+    if not findings:
+        return "Nothing was found"
+    worst, others = findings[0], len(findings) - 1
+    more = f", and {counted(others, 'other finding')}" if others else ""
+    return f"{worst.kind}: {worst.subject}{more}"
 
 
 def _exchanges(history: History, findings: Sequence[AuditFinding]) -> Sequence[RecordedExchange]:
@@ -141,6 +154,7 @@ class _Walk:
         self.apis: dict[str, int] = {}
         self.files: dict[str, int] = {}
         self.codes: set[int] = set()
+        self.unnamed: dict[str, None] = {}
         names = ("time", "took", "client", "api", "version", "error", "broker", "file", "line")
         self.columns: dict[str, list[int]] = {name: [] for name in names}
 
@@ -213,6 +227,8 @@ class _Walk:
                 if part.get("errorCode") or part.get("highWatermark", -1) < 0:
                     continue
                 name = f"{self._known.topic(topic)}-{part['partitionIndex']}"
+                if not topic.get("topic") and str(topic.get("topicId")) not in self._known.topics:
+                    self.unnamed[str(topic.get("topicId"))] = None
                 state = {"high watermark": part["highWatermark"]}
                 if part.get("lastStableOffset", -1) >= 0:
                     state["last stable offset"] = part["lastStableOffset"]
@@ -237,7 +253,8 @@ class _Walk:
         for broker, (first, last) in sorted(known.logs.items()):
             lane = self.lane("broker", f"broker {broker}")
             lane.sample(max(0, first - self._begin), -1, "log", {"log": "recorded"})
-            lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
+            if last < history.span[1] - SILENT_MS:
+                lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
         for broker, presence in sorted(known.presences.items()):
             lane = self.lane("broker", f"broker {broker}")
             starts = [span.begin for span in presence.spans[1:]] + [known.last]
@@ -255,12 +272,15 @@ class _Walk:
         """A finding with the exchanges of its evidence, each marked in its lanes."""
         made = found.document(EVIDENCE_MAX)
         rows = []
+        kind, _, name = found.subject.partition(" ")
+        keys = (kind, name), (kind, found.subject), ("transaction", name)
+        about = [self._lanes[key] for key in keys if key in self._lanes][:1]
         for each in made["evidence"]:
             index = self._places.get(each["place"], -1)
             time = round(each["time"]) - self._begin
             rows.append({"at": index, "t": time, "said": each["said"], "place": each["place"]})
-            for lane in self._of[index] if index >= 0 else ():
-                lane.marks.append((time, index, made["severity"], f"{made['kind']}"))
+            for lane in dict.fromkeys([*about, *(self._of[index] if index >= 0 else ())]):
+                lane.marks.append((time, index, made["severity"], made["kind"]))
         made["evidence"] = rows
         made["from"], made["to"] = (round(made[name]) - self._begin for name in ("from", "to"))
         made["consequences"] = [

@@ -71,17 +71,17 @@ def _fetched(cache: Path) -> tuple[Path, list[Path]] | None:
         return None
     cache.mkdir(parents=True, exist_ok=True)
     pack = [npm, "pack", PYODIDE, "--silent", "--pack-destination"]
-    pyodide = _pinned(cache, PYODIDE, PYODIDE_SHA256, pack)
+    pyodide = pinned(cache, PYODIDE, PYODIDE_SHA256, pack)
     download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
     download += ["--platform", PLATFORM, "--python-version", PYTHON]
     wheels = [
-        _pinned(cache, requirement, checksum, [*download, requirement, "-d"])
+        pinned(cache, requirement, checksum, [*download, requirement, "-d"])
         for requirement, checksum in WHEELS.items()
     ]
     return pyodide, wheels
 
 
-def _pinned(cache: Path, what: str, checksum: str, command: list[str]) -> Path:
+def pinned(cache: Path, what: str, checksum: str, command: list[str]) -> Path:
     """The file with a checksum in the cache; the command fetches it into the folder at its end."""
     for file in sorted(cache.iterdir()):
         if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == checksum:

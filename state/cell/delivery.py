@@ -54,7 +54,7 @@ class AtOnce:
 
     def __init__(self) -> None:
         self._metadata: deque[MetadataRead] = deque()
-        self._messages: deque[Sent] = deque()
+        self._messages: deque[Step] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Add a metadata record for each of the brokers."""

@@ -17,7 +17,7 @@ GROUP = "group_kp"
 
 def document(name: str = GROUP) -> dict[str, object]:
     audited = whole(name)
-    made = incident.document(audited.history, audited.findings, name)
+    made = incident.document(audited.history, audited.findings, [name])
     return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
 
@@ -80,11 +80,13 @@ def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> No
     assert newest.items() <= state.items()
 
 
-def test_a_mark_is_the_evidence_of_a_finding() -> None:
-    page = document()
-    (finding,) = page["findings"]
-    marks = {tuple(mark[:2]) for each in page["lanes"] for mark in each["marks"]}
-    assert {(row["t"], row["at"]) for row in finding["evidence"]} <= marks
+@pytest.mark.parametrize("name", [GROUP, "leader_kill"])
+def test_the_evidence_of_a_finding_is_marked_in_the_lane_of_its_subject(name: str) -> None:
+    page = document(name)
+    worst = page["findings"][0]
+    marks = {tuple(mark[:2]) for mark in lane(page, *worst["subject"].split())["marks"]}
+    assert {(row["t"], row["at"]) for row in worst["evidence"]} <= marks
+    assert page["title"].startswith(f"{worst['kind']}: {worst['subject']}")
 
 
 def test_changes_of_a_busy_lane_are_merged_and_end_in_the_same_state(

@@ -1,7 +1,6 @@
 """The site's page in a real Chromium: a log read under Pyodide, and scenes; nothing leaves it."""
 
 import functools
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -32,11 +31,9 @@ class Files(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's folder, as `make site` assembles it."""
-    sys.path.insert(0, str(ROOT / "docs" / "_site"))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "_site")
         import browser_page
-    finally:
-        sys.path.pop(0)
     files = browser_page.files(ROOT, ROOT / "build" / "site-scripts")
     assert files is not None
     target = tmp_path_factory.mktemp("site")

@@ -3,8 +3,9 @@
 import { element, show } from "./incident.js";
 
 const LOG_BYTES_MAX = 200_000_000;
-const root = document.getElementById("root");
+const root = /** @type {HTMLElement} */ (document.getElementById("root"));
 let worker = null, calls = new Map(), number = 0;
+/** @type {{scenes: any[], scene: any, steps: any[], results: any[], at: number, apis: string[], tables: Object<string, any[]>}} */
 const state = { scenes: [], scene: null, steps: [], results: [], at: 0, apis: [], tables: {} };
 
 /** Call a function of brokertwin.page.browser in the worker. */
@@ -186,7 +187,7 @@ function tables() {
 }
 
 addEventListener("keydown", event => {
-  if (!state.scene || /INPUT|TEXTAREA|SELECT/.test(event.target.tagName)) return;
+  if (!state.scene || event.target instanceof Element && /INPUT|TEXTAREA|SELECT/.test(event.target.tagName)) return;
   if (event.key === "ArrowRight") forward();
   if (event.key === "ArrowLeft") back();
 });

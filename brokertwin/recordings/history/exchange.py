@@ -49,9 +49,6 @@ DELAY_MS = 1.0
 DELETIONS_MAX = 20
 """Maximum number of deletions of a topic name that are kept."""
 
-COARSE_MS = 3_000
-"""From this length on a log without any milliseconds has times of whole seconds."""
-
 DELAYS_MAX = 100_000
 """Maximum number of seconds with a busy broker, and of deleted topics, that are kept."""
 
@@ -174,8 +171,7 @@ class KnownFacts(msgspec.Struct):
     @property
     def is_coarse(self) -> bool:
         """True if all times are whole seconds: the order within a second is unknown."""
-        is_long = any(last - first >= COARSE_MS for first, last in self.logs.values())
-        return is_long and not self.is_precise
+        return not self.is_precise
 
     @property
     def late_ms(self) -> int:

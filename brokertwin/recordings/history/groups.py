@@ -70,9 +70,10 @@ class ObservedGroup(ObservedEntity, kw_only=True):
             return
         for code in sorted({*bodies.errors(exchange.response)}):
             if code == Error.UNSTABLE_OFFSET_COMMIT:
+                pending = self.offsets.pending[-1:] if not known.is_coarse else []
                 causes = tuple(
                     OffsetsPending(producer=producer_of(each, known), by=each.line)
-                    for each in self.offsets.pending[-1:]
+                    for each in pending
                 )
                 if causes:
                     yield self.membership.explained(line, code, causes)

@@ -175,7 +175,7 @@ def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
     """Print how many exchanges agree only because of each freedom."""
     counts = {freedom: count for freedom, count in counted(agreed_by(compared)).items() if count}
     if counts:
-        console.print("agree only because of a freedom (docs/comparison.md):", highlight=False)
+        console.print("agree only because of a freedom:", highlight=False)
     for freedom, count in counts.items():
         _print(console, f"  {count:>5} {escape(freedom)}")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
+from brokertwin.protocol.kafka_apis import API_KEYS, api_of_key
 from brokertwin.simulation.explore.api import Fault, Model, Send
 from brokertwin.simulation.explore.invariants import CellHolds, Invariant, View
 from brokertwin.simulation.explore.machine import (
@@ -37,7 +37,6 @@ from brokertwin.state.core.events import Choices, Event, Kind, RequestHeader
 from brokertwin.state.core.pending import COMMIT_KEY, REQUEST_KEY
 from brokertwin.state.replication import network
 
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
 KNOWN_MAX = 100_000

@@ -208,7 +208,7 @@ def test_a_counterexample_with_several_brokers_is_not_played() -> None:
     assert "cannot be played by clients" in output
 
 
-@pytest.mark.parametrize("name", [TORN, "late-produce-v1", "static-owners"])
+@pytest.mark.parametrize("name", [TORN, "late-join", "static-owners"])
 def test_the_fixture_does_what_the_model_does(name: str, kafka_broker: KafkaBroker) -> None:
     host, _, port = kafka_broker.bootstrap.rpartition(":")
 

@@ -38,6 +38,7 @@ from brokertwin.recordings.history.producers import PRODUCERS
 from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
 
 BEAT = "CONSUMER_GROUP_HEARTBEAT"
+ASSIGNED = {"topicPartitions": [{"topicId": "t", "partitions": [0]}]}
 
 
 def machine(recording: SyntheticRecording) -> ObservedGroup:
@@ -60,11 +61,51 @@ def heartbeat(
 
 
 def beat(
-    recording: SyntheticRecording, member: str, epoch: int, became: int, code: int = 0, **body: Any
+    recording: SyntheticRecording,
+    member: str,
+    epoch: int,
+    became: int,
+    code: int = 0,
+    given: bool = False,
+    **body: Any,
 ) -> None:
     request = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, **body}
     response = {"errorCode": code, "memberId": member, "memberEpoch": became}
-    recording.add(member, BEAT, request, response)
+    recording.add(member, BEAT, request, {**response, "assignment": ASSIGNED if given else None})
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_new_member_began_the_epoch_in_which_it_has_partitions_or_a_later_one(
+    is_first: bool,
+) -> None:
+    """An assignment may be older than the join (KIP-1263)."""
+    recording = SyntheticRecording()
+    beat(recording, "a", 3, 3)
+    beat(recording, "b", 0, 4 if is_first else 3)
+    assert causes(recording).popitem()[1] == []
+    beat(recording, "b", 4 if is_first else 3, 4, given=is_first)
+    assert {4: [MemberJoined(member="b", client="b")]}.items() <= causes(recording).items()
+
+
+def test_two_departures_began_no_single_epoch() -> None:
+    recording = SyntheticRecording()
+    for member in "abc":
+        beat(recording, member, 3, 3)
+    beat(recording, "a", 2, 3)
+    beat(recording, "b", -1, -1)
+    beat(recording, "c", -1, -1)
+    beat(recording, "a", 3, 4)
+    beat(recording, "a", 4, 5)
+    found = {
+        number: [getattr(e, "member", "") for e in of] for number, of in causes(recording).items()
+    }
+    assert found == {3: [], 4: ["b"], 5: []}
+
+
+def test_static_member_that_may_replace_another_began_no_epoch() -> None:
+    recording = SyntheticRecording()
+    beat(recording, "a", 0, 7, given=True, instanceId="i")
+    assert causes(recording) == {7: []}
 
 
 def test_a_departure_began_the_next_generation_alone_however_many_are_kept() -> None:

@@ -146,14 +146,18 @@ class StreamsMember(ConsumerMember):
 
 
 def members(kind: type[ConsumerMember], name: str, about: str, joins_late: bool = False) -> Model:
-    """Two members of a group that share two partitions or tasks."""
+    """Two members of a group that share two partitions or tasks.
+
+    If one joins late, Kafka's interval between assignments may pass.
+    """
     names = ("member-1", "member-2")
+    settings = {"group.consumer.assignment.interval.ms": "1000"} if joins_late else {}
     return Model(
         name=name,
         about=about,
         clients=tuple(kind(each, beats=4, joins_late=joins_late) for each in names),
-        cluster=Cluster(topics={"input": 2}, groups=("work",)),
-        faults=Faults(late=1, lost=int(not joins_late)),
+        cluster=Cluster(topics={"input": 2}, groups=("work",), settings=settings),
+        faults=Faults(late=1, lost=int(not joins_late), waits=int(joins_late), wait_ms=1_500),
         invariants=(OneOwnerAtATime(), CellHolds()),
         symmetric=(names,),
         expected="OneOwnerAtATime" if joins_late else "",
