@@ -39,7 +39,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         return _refused(Error.STALE_BROKER_EPOCH)
     if zookeeper_producer_ids.is_enabled(controller):
         return zookeeper_producer_ids.handle(controller.tables.metadata, body.write)
-    block = producer_ids.next_block(controller.tables.metadata, controller.id)
+    block = producer_ids.next_block(controller)
     if block is None:
         return _refused(Error.UNKNOWN_SERVER_ERROR)
     return Decision(
@@ -56,11 +56,11 @@ def on_reply(broker: Broker, message: Message, response: AllocateProducerIdsResp
         return _from_zookeeper(broker, message, response)
     tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len
-    is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
+    is_good = producer_ids.is_acceptable(tables.of(broker.id), first, size)
     if response.error_code != Error.NONE or not is_good:
-        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
+        producer_ids.request_failed(tables.of(broker.id), broker.now)
         return Decision()
-    producer_ids.request_completed(tables.in_flight, broker.id)
+    producer_ids.request_completed(tables.of(broker.id))
     return Decision(records=[ProducerIdBlockReceived(first, size)])
 
 
@@ -75,18 +75,18 @@ def _from_zookeeper(
         try:
             write = zookeeper_producer_ids.after_read(response.stored, broker.id)
         except zookeeper_producer_ids.ProducerIdsExhausted:
-            producer_ids.ids_exhausted(tables.in_flight, broker.id)
+            producer_ids.ids_exhausted(tables.of(broker.id))
             return Decision(woken=woken)
         return Decision(messages=[producer_id_manager.allocate_request(broker, write)])
     if response.error_code == Error.INVALID_UPDATE_VERSION:
         return Decision(messages=[producer_id_manager.allocate_request(broker)])
     if response.error_code != Error.NONE or request.write is None:
-        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
+        producer_ids.request_failed(tables.of(broker.id), broker.now)
         return Decision(woken=woken)
-    producer_ids.request_completed(tables.in_flight, broker.id)
+    producer_ids.request_completed(tables.of(broker.id))
     block = zookeeper_producer_ids.decode(request.write.document)
     size = block.last - block.first + 1
-    if not producer_ids.is_acceptable(tables.metadata, broker.id, block.first, size):
+    if not producer_ids.is_acceptable(tables.of(broker.id), block.first, size):
         return Decision()
     return Decision(records=[ProducerIdBlockReceived(block.first, size)], woken=woken)
 

@@ -93,12 +93,12 @@ def _describe(
             text = "Client metrics subscription name must not be empty"
             return _refused(resource, Error.INVALID_REQUEST, text)
         kind = given_configs.CLIENT_METRICS
-        own = given_configs.of(broker.tables.metadata, broker.id, kind, name)
+        own = given_configs.of(broker, kind, name)
         return _described(resource, shown_configs.client_metrics(own), has_synonyms)
     if resource.resource_type == GROUP:
         if not name:
             return _refused(resource, Error.INVALID_REQUEST, "Group name must not be empty")
-        own = group_configs.of_group(broker.tables.metadata, broker.id, name)
+        own = group_configs.of_group(broker, name)
         return _described(resource, shown_configs.group(own, broker.settings), has_synonyms)
     fault = name_error(name)
     if fault is not None:

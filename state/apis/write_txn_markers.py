@@ -134,9 +134,7 @@ class _Writer:
         if error is not Error.NONE:
             return error
         place = (log.topic_id, log.partition)
-        verifications.forget(
-            self._broker.tables.in_flight, self._broker.id, *place, marker.producer_id
-        )
+        verifications.forget(self._broker, *place, marker.producer_id)
         self._ends[place] = batch.last_offset + 1
         self.records.append(BatchAppended(*place, batch))
         return Error.NONE

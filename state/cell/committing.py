@@ -252,7 +252,7 @@ def suspend_tail(broker: Broker, place: Place) -> None:
         return
     rows = [
         record
-        for batch in batches_from(broker.tables.logs, broker.id, log, log.high_watermark)
+        for batch in batches_from(broker, log, log.high_watermark)
         for record in internal_logs.in_batch(batch.written)
         if _has_row(record)
     ]

@@ -188,16 +188,14 @@ def _change_broker(
     fault = _name_fault(request.broker, resource.name) if resource.name else None
     if fault is not None:
         return ConfigOutcome(Error.INVALID_REQUEST, fault)
-    before = broker_configs.of_resource(controller.tables.metadata, controller.id, resource.name)
+    before = broker_configs.of_resource(controller, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _list_of_broker)
         if fault is not None:
             return ConfigOutcome(Error.INVALID_CONFIG, fault)
     given = controller.cell.broker_settings
-    now = broker_configs.settings_of(
-        controller.tables.metadata, controller.id, request.broker, given
-    )
+    now = broker_configs.settings_of(controller, request.broker, given)
     of_stores = resource.store_fault if resource.name else None
     fault = dynamic_configs.fault(after, bool(resource.name), given, now, of_stores)
     if fault is not None:
@@ -290,7 +288,7 @@ def _change_group(
     name = resource.name
     if not controller.allows(request, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
         return ConfigOutcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    before = group_configs.of_group(controller.tables.metadata, controller.id, name)
+    before = group_configs.of_group(controller, name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _not_a_list)
@@ -311,7 +309,7 @@ def _change_client_metrics(
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     kind = given_configs.CLIENT_METRICS
-    before = given_configs.of(controller.tables.metadata, controller.id, kind, resource.name)
+    before = given_configs.of(controller, kind, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         text = _change(after, setting, _not_a_list)

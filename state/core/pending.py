@@ -33,7 +33,7 @@ import msgspec
 
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.tables import MachineTables, Table, cached_key
 
 
 class PendingCommit(msgspec.Struct):
@@ -226,11 +226,11 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
         deadlines(table).add(deadline, key)
 
 
-def stop_timers(table: Table, broker: int) -> None:
+def stop_timers(at: MachineTables) -> None:
     """Stop all timers of a broker."""
-    for key in table.keys(_TIMER):
-        if key.split("/")[2] == str(broker):
-            table.drop(key)
+    for key in at.tables.pending.keys(_TIMER):
+        if key.split("/")[2] == str(at.id):
+            at.tables.pending.drop(key)
 
 
 def timer_name(event_id: str) -> str | None:

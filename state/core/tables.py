@@ -378,6 +378,15 @@ def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
     return columns
 
 
+class MachineTables:
+    """The tables of a cell as one machine uses them: its keys begin with its `prefix`."""
+
+    def __init__(self, machine: int, tables: "CellTables") -> None:
+        self.id = machine
+        self.tables = tables
+        self.prefix = str(machine) if machine >= 0 else "controller"
+
+
 class CellTables:
     """The tables of one cell."""
 
@@ -413,6 +422,10 @@ class CellTables:
         self.in_flight = self._tables["in_flight"]
         self.replication = self._tables["replication"]
         self.cluster = self._tables["cluster"]
+
+    def of(self, machine: int) -> MachineTables:
+        """The tables as a machine uses them; not kept, so that no cycle keeps a cell alive."""
+        return MachineTables(machine, self)
 
     def commit(self) -> None:
         """Make all changes since the last commit final.

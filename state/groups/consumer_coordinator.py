@@ -409,7 +409,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             ]
         self.records += rows.group_tombstones(group.group_id, member_ids, group.resolved)
         classic = conversion.downgrade(broker, group, change)
-        groups.stop_timers(broker.tables, broker.id, group.group_id)
+        groups.stop_timers(broker, group.group_id)
         coordinator = ClassicGroupCoordinator(broker, group.group_id, classic)
         coordinator.write_metadata()
         if is_rebalanced:
@@ -456,7 +456,7 @@ def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember)
     heartbeat = member.classic_member_metadata
     assert heartbeat is not None, member.member_id
     deadline = broker.now + heartbeat.session_timeout_ms
-    groups.set_timer(broker.tables, broker.id, group_id, groups.session(member.member_id), deadline)
+    groups.set_timer(broker, group_id, groups.session(member.member_id), deadline)
 
 
 def _updated(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:

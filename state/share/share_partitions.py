@@ -38,7 +38,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import CellTables, escape, unescape
+from brokertwin.state.core.tables import MachineTables, escape, unescape
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.share import share_sessions, state_store
 from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
@@ -301,13 +301,13 @@ def forget(broker: Broker, share_key: ShareKey) -> None:
     pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
 
 
-def forget_topic(tables: CellTables, machine: int, topic_id: Uuid) -> None:
+def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
     """Remove the share partitions of a deleted topic."""
-    for key in tables.shares.keys(f"{machine}/{KIND}/"):
+    for key in at.tables.shares.keys(f"{at.id}/{KIND}/"):
         name = key.split("/", 2)[2]
         if name.split("/")[1] == topic_id:
-            tables.shares.drop(key)
-            pending.set_timer(tables.pending, f"{TIMER}/{machine}/{name}", None)
+            at.tables.shares.drop(key)
+            pending.set_timer(at.tables.pending, f"{TIMER}/{at.id}/{name}", None)
 
 
 def expired(broker: Broker) -> Iterable[Record]:
@@ -376,5 +376,5 @@ def _initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: in
     if since_ms is None:  # beyond Java's range; older versions accepted it
         return log.log_start_offset
     oldest = broker.now - since_ms
-    found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)
+    found = timestamp_index.first_at_or_after(broker, log, oldest, False)
     return log.high_watermark if found is None else found.offset

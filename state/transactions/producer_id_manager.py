@@ -44,14 +44,14 @@ def next_producer_id(broker: Broker, chosen: int | None = None) -> ProducerIdRes
     none left.
     """
     tables = broker.tables
-    next_id = producer_ids.next_id(tables.metadata, broker.id)
+    next_id = producer_ids.next_id(tables.of(broker.id))
     if next_id is None:
-        if producer_ids.is_exhausted(tables.in_flight, broker.id):
+        if producer_ids.is_exhausted(tables.of(broker.id)):
             return ProducerIdResult(error=Error.UNKNOWN_SERVER_ERROR)
         error = Error.COORDINATOR_LOAD_IN_PROGRESS
         return ProducerIdResult(messages=block_request(broker), error=error)
     producer_id = next_id if chosen is None else chosen
-    is_at_mark = producer_ids.reaches_prefetch(tables.metadata, broker.id, producer_id)
+    is_at_mark = producer_ids.reaches_prefetch(tables.of(broker.id), producer_id)
     is_early = is_at_mark and not zookeeper_producer_ids.is_enabled(broker)
     messages = block_request(broker) if is_early else []
     return ProducerIdResult(producer_id, [ProducerIdIssued(producer_id)], messages)
@@ -62,7 +62,7 @@ def block_request(broker: Broker) -> list[Message]:
     tables = broker.tables
     if not producer_ids.may_request(tables.metadata, tables.in_flight, broker.id, broker.now):
         return []
-    producer_ids.request_sent(tables.in_flight, broker.id)
+    producer_ids.request_sent(tables.of(broker.id))
     return [allocate_request(broker)]
 
 
@@ -71,6 +71,6 @@ def is_block_awaited(broker: Broker) -> bool:
     tables = broker.tables
     return (
         zookeeper_producer_ids.is_enabled(broker)
-        and producer_ids.next_id(tables.metadata, broker.id) is None
-        and producer_ids.is_in_flight(tables.in_flight, broker.id)
+        and producer_ids.next_id(tables.of(broker.id)) is None
+        and producer_ids.is_in_flight(tables.of(broker.id))
     )

@@ -134,9 +134,10 @@ class View:
         found = self._batches.get(key)
         if found is None:
             log = self.log(*key)
-            table = self._tables.logs
             found = self._batches[key] = (
-                list(batches_from(table, broker, log, log.log_start_offset)) if log else []
+                list(batches_from(self._tables.of(broker), log, log.log_start_offset))
+                if log
+                else []
             )
         return found
 
@@ -145,7 +146,7 @@ class View:
         log = self.log(broker, topic, partition)
         if log is None or not log.aborted:
             return []
-        index = logs.aborted_index(self._tables.logs, broker, log)
+        index = logs.aborted_index(self._tables.of(broker), log)
         found = index.between(0, log.log_end_offset)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
@@ -175,8 +176,7 @@ class View:
         found = {}
         for transactional_id in self._model.cluster.transactional_ids:
             for broker in self.brokers:
-                table = self._tables.transactions
-                known = transactional_ids.metadata(table, broker, transactional_id)
+                known = transactional_ids.metadata(self._tables.of(broker), transactional_id)
                 leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
                 if known is not None and leader in (broker, -1):
                     found[known.producer_id] = known
@@ -187,8 +187,7 @@ class View:
         leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
         if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
             leader = CONTROLLER
-        table = self._tables.groups
-        found = committed_offsets.offset(table, leader, group, topic, partition)
+        found = committed_offsets.offset(self._tables.of(leader), group, topic, partition)
         return found.offset if found is not None else -1
 
     def share_start(self, group: str, topic: str, partition: int) -> tuple[str, int]:
@@ -203,7 +202,7 @@ class View:
         return found.topic_id, share.start_offset if share is not None else 0
 
     def _topic(self, topic: str, machine: int) -> Topic | None:
-        return image.topic_by_name(self._tables.metadata, machine, topic)
+        return image.topic_by_name(self._tables.of(machine), topic)
 
 
 def _is_aborted(batch: StoredBatch, aborted: list[tuple[int, int, int]]) -> bool:
