@@ -18,7 +18,12 @@ from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import PARTITIONS, AcknowledgedBatch, ProducerInPartition
 from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
 from brokertwin.recordings.history.entity import EntityKey
-from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
+from brokertwin.recordings.history.exchange import (
+    KnownFacts,
+    RecordedExchange,
+    RecordedRequest,
+    exchanges_of,
+)
 from brokertwin.recordings.history.findings import (
     DifferenceCause,
     IsrChange,
@@ -46,8 +51,10 @@ APIS = frozenset(
 )
 """The APIs that are about partitions' logs and replicas."""
 
+OF_TOPICS = ("CREATE_TOPICS", "DELETE_TOPICS")
 OF_LEADERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+OF_NO_TOPIC = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 OF_PRODUCERS = (
     *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
     Error.DUPLICATE_SEQUENCE_NUMBER,
@@ -92,6 +99,7 @@ class PartitionTimeline:
         isr_samples = [each for each in replication.isr_samples if self._is_mine(each)]
         self._in_sync = _news(isr_samples, lambda sample: sample.isr)
         self._changes = _by_place(each for each in replication.isr_changes if self._is_mine(each))
+        self._existing: list[RecordedRequest] = []
         self._differences = _by_place(
             each for each in replication.differences if self._is_mine(each)
         )
@@ -115,10 +123,16 @@ class PartitionTimeline:
     def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
         seen = sorted(self._watched.replication.exchanges, key=self._when)
+        self._existing = [
+            each.line
+            for each in seen
+            if each.line.api in OF_TOPICS and self._names_the_topic(each.response)
+        ]
         entries = (
             self._entry(each)
             for each in seen
-            if each.line.api in APIS or each.line.place in self._at
+            if (each.line.api in APIS or each.line.place in self._at)
+            and not (each.line.api in OF_TOPICS and self._is_forwarded(each.line))
         )
         return [each for each in entries if each is not None]
 
@@ -200,6 +214,16 @@ class PartitionTimeline:
         of = place, time, line.client, broker, line.api, line.version
         return TimelineEntry(*of, said, notes, refused)
 
+    def _is_forwarded(self, line: RecordedRequest) -> bool:
+        """Whether a broker sent it for a client whose request is in the recording, too."""
+        return any(
+            (each.api, each.version, each.client) == (line.api, line.version, line.client)
+            and each.connection != line.connection
+            and each.time <= line.time
+            and line.end <= each.end
+            for each in self._existing
+        )
+
     def _when(self, seen: RecordedExchange) -> float:
         samples = self._at.get(seen.line.place)
         return samples[0].time if samples else seen.made
@@ -240,7 +264,7 @@ class PartitionTimeline:
                     )
         elif api == "DELETE_RECORDS" and not bad:
             yield from (f"the log begins at {part['lowWatermark']}" for part in parts)
-        elif api in ("CREATE_TOPICS", "DELETE_TOPICS") and not bad:
+        elif api in OF_TOPICS and not bad:
             if self._names_the_topic(response):
                 yield f"the topic is {'created' if api == 'CREATE_TOPICS' else 'deleted'}"
         elif api == "WRITE_TXN_MARKERS" and not bad:
@@ -254,7 +278,10 @@ class PartitionTimeline:
 
     def _names_the_topic(self, response: Any) -> bool:
         found = (response or {}).get("topics") or (response or {}).get("responses") or ()
-        return any(each.get("name") in self.topics for each in found)
+        return any(
+            {each.get("name"), each.get("topicId")} & self.topics and not each["errorCode"]
+            for each in found
+        )
 
     def _produced(self, place: str) -> Iterator[str]:
         """The first batches of producers and of their epochs."""
@@ -271,6 +298,8 @@ class PartitionTimeline:
             parts = parts_of(request, self.topics, self.number)
             requested = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
             return _because_of_leader(code, seen.line.broker, requested, led)
+        if code in OF_NO_TOPIC:
+            return self._because_deleted(seen)
         if code in TOO_FEW:
             shown = self._latest(self._in_sync, seen.made)
             return self._too_few(seen, shown)
@@ -279,6 +308,14 @@ class PartitionTimeline:
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
             return cause_of(refused[0], found) if refused else ""
         return ""
+
+    def _because_deleted(self, seen: RecordedExchange) -> str:
+        """The deletion of the topic, if it is the last of its deletions and creations by then."""
+        past = [e for e in self._existing if e.time <= seen.made and not self._is_forwarded(e)]
+        last = max(past, key=lambda each: each.time, default=None)
+        if last is None or last.api != "DELETE_TOPICS":
+            return ""
+        return f"The topic was deleted by {last.words}."
 
     def _too_few(self, seen: RecordedExchange, shown: WatermarkSample | None) -> str:
         """What is known of the in-sync set at a refusal for too few replicas.

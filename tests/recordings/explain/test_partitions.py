@@ -168,6 +168,25 @@ def produce(offset: int, count: int = 0) -> tuple[str, dict[str, Any], dict[str,
     )
 
 
+def topics(api: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A creation or deletion of the topic."""
+    named = [{"name": "orders", "topicId": TOPIC_ID, "errorCode": 0}]
+    return api, {}, {"responses" if api == "DELETE_TOPICS" else "topics": named}
+
+
+@pytest.mark.parametrize("error", [3, 100])
+def test_a_topic_that_was_deleted_is_why_it_is_unknown(tmp_path: Path, error: int) -> None:
+    unknown, deleted = fetch(0, -1, error=error), topics("DELETE_TOPICS")
+    found = lines(
+        tmp_path, metadata(1, 0), unknown, deleted, unknown, topics("CREATE_TOPICS"), unknown
+    )
+    assert reasons(found.story(), Error(error)) == [
+        "",
+        "The topic was deleted by client a's DELETE_TOPICS at 12:00:02.000 (told.jsonl:3).",
+        "",
+    ]
+
+
 def test_log_without_batch_headers_ends_at_the_high_watermark_or_later(tmp_path: Path) -> None:
     found = lines(tmp_path, metadata(1, 0), produce(0), fetch(0, 10))
     assert [entry.said for entry in found.story()][1:] == [
