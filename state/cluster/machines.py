@@ -102,7 +102,8 @@ class Usable(NamedTuple):
 class Machine(MachineTables):
     """A broker or the controller at the time `now` (ms since 1970).
 
-    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id.
+    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id, `hashes` those
+    of metadata by topic names.
     """
 
     def __init__(self, machine: int, tables: CellTables, settings: CellSettings, now: int) -> None:
@@ -120,6 +121,7 @@ class Machine(MachineTables):
         self._alive: list[int] | None = None
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
+        self.hashes: dict[frozenset[str], int] = {}
 
     def forget(self) -> None:
         """Drop cached look-ups after a metadata record."""
@@ -129,6 +131,7 @@ class Machine(MachineTables):
         self._alive = None
         self._rules.clear()
         self._has_quotas = None
+        self.hashes.clear()
 
     def has_feature(self, name: str) -> bool:
         """True if a feature that starts above level 0 has not been disabled."""
@@ -150,11 +153,9 @@ class Machine(MachineTables):
         )
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
-        """`allows` for a topic."""
         return self.allows(request, operation, ResourceType.TOPIC, name)
 
     def allows_cluster(self, request: Request, operation: Operation) -> bool:
-        """`allows` for the cluster."""
         return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_any_topic(self, request: Request, operation: Operation) -> bool:
@@ -172,7 +173,6 @@ class Machine(MachineTables):
     def denied_topics(
         self, request: Request, operation: Operation, names: Iterable[str]
     ) -> frozenset[str]:
-        """The topics on which `operation` is denied."""
         if not self.has_authorizer or request.is_from_machine:
             return frozenset()
         return frozenset(
@@ -246,7 +246,6 @@ class Machine(MachineTables):
         return image.topics_created(self)
 
     def all_topics(self) -> list[Topic]:
-        """All topics by name."""
         return image.all_topics(self)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
@@ -256,7 +255,6 @@ class Machine(MachineTables):
         return min(wanted, len(topic.partitions[partition].replicas))
 
     def is_alive(self, broker: int) -> bool:
-        """True if a broker is not fenced."""
         return not self.registration(broker).is_fenced
 
     def is_active(self, broker: int) -> bool:

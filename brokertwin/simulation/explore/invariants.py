@@ -17,6 +17,7 @@ HighWatermarkStays          no leader forgets what readers have seen
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
 OneOwnerAtATime             the same at any time (KIP-848, KIP-1071)
 DeliveredAndCounted         share records are delivered, at most as often as the limit
+HeldByOne                   share records are delivered to one member at a time
 SessionsHideNothing         a fetch session does not hide a record
 CellHolds                   the invariants of `state/` (`check(cell)`)
 """
@@ -827,7 +828,8 @@ class _Deliveries(NamedTuple):
 class DeliveredAndCounted(Invariant):
     """A share group delivers a record until it is accepted or rejected, at most `most` times.
 
-    A record below the group's start offset was accepted, rejected, or delivered `most` times.
+    A record below the group's start offset was accepted, rejected, deleted, or delivered `most`
+    times.
 
     Args:
         group: the share group.
@@ -876,7 +878,8 @@ class DeliveredAndCounted(Invariant):
                 return f"record {offset} of partition {partition} was delivered {count} times"
         for topic, partition in view.places():
             topic_id, start = view.share_start(self._group, topic, partition)
-            for offset in range(start):
+            log = view.log(view.serving_leader(topic, partition), topic, partition)
+            for offset in range(log.log_start_offset if log is not None else start, start):
                 where = topic_id, partition, offset
                 count = counts.get(where, 0)
                 if where not in ghost.ended and count + ghost.unanswered < self._most:
@@ -896,6 +899,67 @@ def _acknowledged(batch: dict[str, Any]) -> Iterator[tuple[int, int]]:
     first, kinds = batch["firstOffset"], batch["acknowledgeTypes"]
     for offset in range(first, batch["lastOffset"] + 1):
         yield offset, kinds[offset - first] if len(kinds) > 1 else kinds[0]
+
+
+_Record = tuple[str, int, int]
+"""A topic id, a partition and an offset."""
+
+
+class _Held(NamedTuple):
+    """What `HeldByOne` remembers: records by their member, ended ones, and a violation."""
+
+    held: tuple[tuple[_Record, str], ...] = ()
+    ended: tuple[_Record, ...] = ()
+    broken: str = ""
+
+
+class HeldByOne(Invariant):
+    """A share group delivers a record to one member at a time, and not after it has ended.
+
+    A record has ended if its acceptance or rejection was acknowledged. For models without the fault
+    `wait`: a member does not know that its lock has expired.
+    """
+
+    source = "KIP-932"
+    start = _Held()
+
+    def received(self, ghost: _Held, client: str, send: Send, response: Any) -> _Held:
+        """Note acquired and acknowledged records."""
+        if send.api != "SHARE_FETCH":
+            return ghost
+        held, ended = dict(ghost.held), set(ghost.ended)
+        if response is None or send.body["shareSessionEpoch"] == 0:
+            held = {record: member for record, member in held.items() if member != client}
+        if response is None:
+            return ghost._replace(held=tuple(sorted(held.items())))
+        found = {
+            (topic.topic_id, each.partition_index): each
+            for topic in response.responses
+            for each in topic.partitions
+        }
+        for topic in send.body["topics"]:
+            for partition in topic["partitions"]:
+                place = topic["topicId"], partition["partitionIndex"]
+                is_done = place in found and not found[place].acknowledge_error_code
+                for batch in partition["acknowledgementBatches"]:
+                    for offset, kind in _acknowledged(batch):
+                        held.pop((*place, offset), None)
+                        if is_done and kind in _ENDS:
+                            ended.add((*place, offset))
+        broken = ghost.broken
+        for place, each in found.items():
+            for acquired in each.acquired_records:
+                for offset in range(acquired.first_offset, acquired.last_offset + 1):
+                    record = *place, offset
+                    other = held.setdefault(record, client)
+                    if other != client:
+                        broken = f"record {offset} is delivered to {other} and {client}"
+                    if record in ended:
+                        broken = f"record {offset} is delivered to {client} after it has ended"
+        return _Held(tuple(sorted(held.items())), tuple(sorted(ended)), broken)
+
+    def check(self, ghost: _Held, _view: View) -> str | None:
+        return ghost.broken or None
 
 
 _Offsets = tuple[tuple[tuple[str, Place], int], ...]
