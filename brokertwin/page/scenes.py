@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.protocol.errors import error_name
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import Position
@@ -36,7 +36,6 @@ START = 1_800_000_000_000
 """Time of the first step without a `begin` in the scene, in ms since 1970."""
 
 STEP_MS = 100
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 SHOWN = (
     *(ItemKind.LOGS, ItemKind.PARTITIONS, ItemKind.REPLICAS, ItemKind.PRODUCERS),
     *(ItemKind.PRODUCER_BATCHES, ItemKind.SESSIONS, ItemKind.SESSION_PARTITIONS),
@@ -144,12 +143,12 @@ class Player:
             return event | dict(step["event"])
         if "api" not in step:
             return event | {"kind": "tick"}
-        if step["api"] not in KEYS:
+        if step["api"] not in API_KEYS:
             raise SceneError(f"There is no API {step['api']!r}.")
         client = step.get("client", "client")
         self._asked[event["id"]] = f"{client} {step['api']}"
         header = {
-            "requestApiKey": KEYS[step["api"]],
+            "requestApiKey": API_KEYS[step["api"]],
             "requestApiVersion": step["version"],
             "correlationId": self._count,
             "clientId": client,

@@ -135,8 +135,8 @@ def _is_reachable(listener: BrokerRegistrationRequestListener) -> bool:
 
 def _feature_error(controller: Controller, given: list[Feature]) -> Error:
     """Return the error if features are incompatible with finalized levels."""
-    table, settings = controller.tables.metadata, controller.cell.broker_settings
-    levels = features.finalized(table, controller.id, settings)
+    settings = controller.cell.broker_settings
+    levels = features.finalized(controller, settings)
     for each in given:
         level = levels.get(each.name, 0)
         if not each.min_supported_version <= level <= each.max_supported_version:

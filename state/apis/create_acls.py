@@ -69,8 +69,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         results.append(AclCreationResult())
         pattern = Pattern(each.resource_type, each.resource_pattern_type, each.resource_name)
         acl = Acl(each.principal, each.host, each.operation, each.permission_type)
-        table, prefix = controller.tables.metadata, controller.prefix
-        if authorizer.find(table, prefix, pattern, acl) is None and (pattern, acl) not in records:
+        if authorizer.find(controller, pattern, acl) is None and (pattern, acl) not in records:
             acl_id = _new_id(controller, request, len(records))
             records[pattern, acl] = _record(acl_id, pattern, acl)
     return Decision(records=list(records.values()), response=CreateAclsResponse(results=results))
@@ -131,7 +130,7 @@ def _new_id(controller: Controller, request: Request, number: int) -> Uuid:
     while True:
         seeds = (request.nonce, str(controller.now), str(number), str(attempt))
         acl_id = topics.derive_uuid("acl", *seeds)
-        if not authorizer.has_id(controller.tables.metadata, controller.prefix, acl_id):
+        if not authorizer.has_id(controller, acl_id):
             return acl_id
         attempt += 1
 

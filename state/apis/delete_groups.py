@@ -136,10 +136,9 @@ def _error(broker: Broker, request: Request, group_id: str) -> Error:
 
 
 def _tombstones(broker: Broker, group_id: str) -> list[Record]:
-    table = broker.tables.groups
-    committed = committed_offsets.tombstones(table, broker.id, group_id)
+    committed = committed_offsets.tombstones(broker, group_id)
     places = {(each.topic, each.partition) for each in committed}
-    pending = transactional_offsets.unstable(table, broker.id, group_id) - places
+    pending = transactional_offsets.unstable(broker, group_id) - places
     deleted: list[Record] = [*committed, *(OffsetDeleted(group_id, *at) for at in sorted(pending))]
     group = groups.find(broker, group_id)
     assert group is not None, group_id

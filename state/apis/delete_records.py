@@ -190,9 +190,7 @@ def _delete(
     if offset > log.log_start_offset:
         records.append(LogStartMoved(topic.topic_id, index, offset))
         if broker.settings.brokertwin_reject_unknown_producer:
-            records += producer_expiry.without_records(
-                broker.tables.producers, broker.id, topic.topic_id, index, offset
-            )
+            records += producer_expiry.without_records(broker, topic.topic_id, index, offset)
     return offset
 
 

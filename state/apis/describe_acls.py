@@ -39,7 +39,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
         return _refused(Error.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     picked = [
         (pattern, acl)
-        for pattern, _, acl in authorizer.entries(broker.tables.metadata, broker.prefix)
+        for pattern, _, acl in authorizer.entries(broker)
         if acl_filter.matches(wanted, pattern, acl)
     ]
     resources = []

@@ -67,7 +67,7 @@ def handle(broker: Broker, request: Request) -> Decision:
                 for key in JavaMap.growing(java_hash, found.values)
             ],
         )
-        for found in _in_order(client_quotas.all_quotas(broker.tables.metadata, broker.id))
+        for found in _in_order(client_quotas.all_quotas(broker))
         if _matches(found.entity, wanted, body.strict)
     ]
     return Decision(response=DescribeClientQuotasResponse(entries=entries))

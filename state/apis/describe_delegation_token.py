@@ -40,14 +40,13 @@ def handle(broker: Broker, request: Request) -> Decision:
     refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return Decision(response=DescribeDelegationTokenResponse(error_code=refused.error))
-    table, prefix = broker.tables.metadata, broker.prefix
     if body.edge.login:
-        found = delegation_tokens.by_id(table, prefix, body.edge.login)
+        found = delegation_tokens.by_id(broker, body.edge.login)
         shown = [found] if found is not None else []
     else:
         shown = [
             token
-            for token in delegation_tokens.all_tokens(table, prefix)
+            for token in delegation_tokens.all_tokens(broker)
             if _is_selected(body.owners, token) and _may_see(broker, request, token)
         ]
     response = DescribeDelegationTokenResponse(tokens=[_described(each) for each in shown])

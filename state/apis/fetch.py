@@ -487,7 +487,7 @@ def _may_respond(broker: Broker, fetch: Fetch) -> bool:
         if reading.is_older(broker, log, wanted.fetch_offset, end):
             return True
         if wanted.fetch_offset < end:
-            available = logs.bytes_between(table, broker.id, log, wanted.fetch_offset, end)
+            available = logs.bytes_between(broker, log, wanted.fetch_offset, end)
             size += min(available, wanted.max_bytes)
     return size >= fetch.min_bytes
 

@@ -55,7 +55,7 @@ def _names(broker: Broker, kind: int) -> list[str]:
     if kind == GROUP:
         return group_configs.group_ids(broker)
     if kind == CLIENT_METRICS:
-        return given_configs.names(broker.tables.metadata, broker.id, given_configs.CLIENT_METRICS)
+        return given_configs.names(broker, given_configs.CLIENT_METRICS)
     if kind == TOPIC:
         return broker.topic_names()
     return [str(each) for each in sorted(broker.alive_brokers())]

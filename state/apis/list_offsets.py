@@ -187,12 +187,11 @@ def _first_epoch(log: Log, is_led: bool) -> int:
 
 
 def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> TimestampMatch | None:
-    table = broker.tables.logs
     timestamp_type = value_of("message.timestamp.type", topic.configs, broker.settings)
     has_append_time = timestamp_type == APPEND_TIME
     if timestamp == MAX_TIMESTAMP:
-        return timestamp_index.greatest(table, broker.id, log, has_append_time)
-    return timestamp_index.first_at_or_after(table, broker.id, log, timestamp, has_append_time)
+        return timestamp_index.greatest(broker, log, has_append_time)
+    return timestamp_index.first_at_or_after(broker, log, timestamp, has_append_time)
 
 
 def _found(log: Log, partition: int, found: TimestampMatch) -> ListOffsetsPartitionResponse:

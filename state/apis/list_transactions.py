@@ -53,7 +53,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _named(broker: Broker, pattern: str | None) -> Iterable[tuple[str, TransactionMetadata]]:
     """Yield the broker's transactional ids that match the pattern, if any."""
-    known = dict(transactional_ids.all_ids(broker.tables.transactions, broker.id))
+    known = dict(transactional_ids.all_ids(broker))
     names = topic_regexes.matching([pattern], known)[pattern] if pattern else known
     return ((name, known[name]) for name in names)
 

@@ -184,12 +184,11 @@ def _exists(broker: Broker, name: str, partition: int) -> bool:
 
 
 def _tombstones(broker: Broker, group_id: str, decided: list[_PartitionOutcome]) -> list[Record]:
-    table = broker.tables.groups
     return [
         OffsetDeleted(group_id, each.topic, each.partition)
         for each in decided
         if each.error is Error.NONE
-        and committed_offsets.offset(table, broker.id, group_id, each.topic, each.partition)
+        and committed_offsets.offset(broker, group_id, each.topic, each.partition)
     ]
 
 

@@ -51,8 +51,7 @@ def requested_token(controller: Controller, edge: TokenEdge) -> Token | TokenRef
     refused = delegation_tokens.refusal(edge)
     if refused is not None:
         return refused
-    table, prefix = controller.tables.metadata, controller.prefix
-    token = delegation_tokens.by_digest(table, prefix, edge.digest)
+    token = delegation_tokens.by_digest(controller, edge.digest)
     return token or TokenRefusal(Error.DELEGATION_TOKEN_NOT_FOUND, 0)
 
 

@@ -124,7 +124,6 @@ def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator)
 
 
 def _has_assignment(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
-    """True if the response has the assignment."""
     is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
     return is_full or as_sets(beat.before.assigned) != as_sets(beat.after.assigned)
 

@@ -41,8 +41,8 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.ALTER):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     updates = {update.feature: update for update in body.feature_updates}
-    table, given = controller.tables.metadata, controller.cell.broker_settings
-    levels = features.finalized(table, controller.id, given)
+    given = controller.cell.broker_settings
+    levels = features.finalized(controller, given)
     for name in hash_order(updates, len(updates)):
         fault = _fault(controller, updates[name], levels.get(name, 0), request.version)
         if fault is not None:

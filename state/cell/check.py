@@ -101,7 +101,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
     return [
         *_kinds(tables, settings.brokers_here, touched),
         *core.check(tables.pending, touched),
-        *logs.check(tables.logs, tables.producers, touched),
+        *logs.check(tables, touched),
         *cluster.check(
             tables,
             settings.brokers_here,
@@ -275,7 +275,7 @@ def _has_topic(tables: CellTables, watched: str) -> bool:
     """Whether the topic of a log still exists."""
     broker = machine_of(watched)
     assert broker is not None, watched
-    return image.topic_by_id(tables.metadata, broker, topic_id_of(watched)) is not None
+    return image.topic_by_id(tables.of(broker), topic_id_of(watched)) is not None
 
 
 def _is_there(tables: CellTables, watched: str) -> bool:

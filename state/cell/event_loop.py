@@ -104,7 +104,7 @@ from brokertwin.state.core.records import (
     TopicRemoved,
 )
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import IN_MEMORY, CellTables
+from brokertwin.state.core.tables import IN_MEMORY, CellTables, MachineTables
 from brokertwin.state.eras import high_watermark_truncation, leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
 from brokertwin.state.fetch.shards import ShardLayout
@@ -796,13 +796,11 @@ class CellLoop:
         if topic.name in COORDINATED:
             self._lose_coordinated(machine, topic)
         for owner in (committed_offsets, transactional_offsets):
-            gone = owner.tombstones_of_topic(self._tables.groups, broker, topic.name)
+            gone = owner.tombstones_of_topic(machine, topic.name)
             self._carry_on(broker, Decision(records=list(gone)))
         for records in (
             share_states.records_of_deleted_topic(machine, record.topic_id),
-            list[Record](
-                state_store.tombstones_of_topic(self._tables.groups, broker, topic.topic_id)
-            ),
+            list[Record](state_store.tombstones_of_topic(machine, topic.topic_id)),
         ):
             self._carry_on(broker, Decision(records=records))
         for partition, known in enumerate(topic.partitions):
@@ -1054,7 +1052,7 @@ class CellLoop:
                 self.drop(each.event_id)
         self._cut_off(broker)
         (checkpoints.crashed if is_killed else checkpoints.closed)(self.broker(broker))
-        _forget_memory(self._tables, broker)
+        _forget_memory(self._tables.of(broker))
         self._brokers.pop(broker, None)
         is_severed = network.is_severed(self._tables.cluster, broker)
         network.stop(self._tables.cluster, broker, is_killed)
@@ -1136,12 +1134,12 @@ def _coordinated(machine: Machine, broker: int) -> list[Place]:
     ]
 
 
-def _forget_memory(tables: CellTables, broker: int) -> None:
+def _forget_memory(at: MachineTables) -> None:
     """Drop a broker's memory: sessions, timers, its knowledge of followers."""
     for name in IN_MEMORY:
-        for key in tables[name].keys(f"{broker}/"):
+        for key in at.tables[name].keys(f"{at.id}/"):
             if not checkpoints.is_on_disk(key):
-                tables[name].drop(key)
-    tables.fetch_sessions.derived.clear()
-    tables.client_instances.derived.clear()
-    pending.stop_timers(tables.pending, broker)
+                at.tables[name].drop(key)
+    at.tables.fetch_sessions.derived.clear()
+    at.tables.client_instances.derived.clear()
+    pending.stop_timers(at)

@@ -27,7 +27,6 @@ class TopicRules(msgspec.Struct, frozen=True):
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
-    """Rules of a topic at a broker with these settings."""
     configs = topic.configs
     policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
     kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)

@@ -130,11 +130,13 @@ def find(
         return ConsumerGroupCoordinator(broker, group)
     if group is None and not is_join:
         return not_found(_KIND, group_id, member_epoch)
-    is_classic = isinstance(group, ClassicGroup)
-    if group is None or (is_join and is_classic and group.state is ClassicGroupState.EMPTY):
+    if group is None:
         return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id))
-    if is_join and isinstance(group, ClassicGroup) and group.members:
-        return _upgraded(broker, group)
+    if is_join and isinstance(group, ClassicGroup):
+        if group.state is ClassicGroupState.EMPTY:
+            return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id), group)
+        if group.members:
+            return _upgraded(broker, group)
     return other_kind(_KIND, group_id)
 
 
@@ -148,18 +150,23 @@ def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator 
         responses = waiting.responses
     if isinstance(converted, Rejection):
         return converted._replace(responses=tuple(responses))
-    coordinator = ConsumerGroupCoordinator(broker, converted)
+    coordinator = ConsumerGroupCoordinator(broker, converted, group)
     coordinator.responses = responses
     return coordinator
 
 
 class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
-    """A consumer group at its coordinator, for one request or timer."""
+    """A consumer group at its coordinator, for one request or timer.
 
-    def __init__(self, broker: Broker, group: ConsumerGroup) -> None:
+    `former` is the classic group that it replaces.
+    """
+
+    def __init__(
+        self, broker: Broker, group: ConsumerGroup, former: ClassicGroup | None = None
+    ) -> None:
         super().__init__(broker, group)
         self._is_upgrade = False
-        if isinstance(groups.find(broker, group.group_id), ClassicGroup):
+        if former is not None:
             self.records.append(GroupRecord(GroupMetadataKey(group.group_id)))
             self._is_upgrade = bool(group.members)
         if self._is_upgrade:
@@ -218,6 +225,8 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     def _resolve(self, change: MemberUpdate, heartbeat: ConsumerHeartbeat) -> None:
         """Resolve the group's regular expressions if due."""
         group, regex = self.group, change.after.subscribed_topic_regex
+        if not regex and not group.regex_subscribers:
+            return
         after = subscriptions.of(group, [change.before], [change.after])
         has_new = bool(regex) and regex not in group.regex_subscribers
         recorded = heartbeat.resolves_regexes
@@ -409,7 +418,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             ]
         self.records += rows.group_tombstones(group.group_id, member_ids, group.resolved)
         classic = conversion.downgrade(broker, group, change)
-        groups.stop_timers(broker.tables, broker.id, group.group_id)
+        groups.stop_timers(broker, group.group_id)
         coordinator = ClassicGroupCoordinator(broker, group.group_id, classic)
         coordinator.write_metadata()
         if is_rebalanced:
@@ -456,7 +465,7 @@ def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember)
     heartbeat = member.classic_member_metadata
     assert heartbeat is not None, member.member_id
     deadline = broker.now + heartbeat.session_timeout_ms
-    groups.set_timer(broker.tables, broker.id, group_id, groups.session(member.member_id), deadline)
+    groups.set_timer(broker, group_id, groups.session(member.member_id), deadline)
 
 
 def _updated(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:

@@ -67,7 +67,6 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
         return subscriptions.of(group).topics
 
     def tombstones(self, group: ConsumerGroup) -> list[GroupRecord]:
-        """Return the records that delete a group."""
         return rows.group_tombstones(group.group_id, regexes=group.resolved)
 
     def check(self, group: ConsumerGroup, running: set[str]) -> Violations:

@@ -82,7 +82,6 @@ class GroupKind(ABC, Generic[G]):
         return Error.NON_EMPTY_GROUP if group.members else NONE
 
     def delete_offsets_error(self, group: G) -> Error:
-        """Return the error of the deletion of any offset."""
         return NONE
 
     @abstractmethod

@@ -132,7 +132,6 @@ class ClassicKind(GroupKind[ClassicGroup]):
         return commit_timestamp if is_read else None
 
     def tombstones(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Return the records that delete a group."""
         return [GroupRecord(GroupMetadataKey(group.group_id))]
 
     def check(self, group: ClassicGroup, running: set[str]) -> Violations:

@@ -49,8 +49,8 @@ class ModernGroupCoordinator(ABC, Generic[Modern]):
         return bool(computed) and self._broker.now - computed < interval_ms
 
     def _set_timer(self, timer: str, deadline: int | None) -> None:
-        tables, broker = self._broker.tables, self._broker.id
-        groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
+        _tables, _broker = self._broker.tables, self._broker.id
+        groups.set_timer(self._broker, self.group.group_id, timer, deadline)
 
 
 def not_found(kind: str, group_id: str, member_epoch: int) -> Rejection:

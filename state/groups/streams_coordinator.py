@@ -136,7 +136,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         self._is_streams_group = isinstance(current, StreamsGroup)
         if isinstance(current, ClassicGroup):
             self.records.append(GroupRecord(GroupMetadataKey(group.group_id)))
-        live = streams_live.get(broker.tables, broker.id, group.group_id)
+        live = streams_live.get(broker, group.group_id)
         self._shown = live.configured if live is not None else None
         self._live = msgspec.structs.replace(live) if live is not None else LiveStreams()
         if self._live.unseen is not None:
@@ -280,7 +280,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         It starts with the first member.
         """
         broker, group_id = self._broker, self.group.group_id
-        if groups.has_timer(broker.tables, broker.id, group_id, groups.INITIAL):
+        if groups.has_timer(broker, group_id, groups.INITIAL):
             return True
         delay = group_configs.streams_initial_rebalance_delay_ms(broker, group_id)
         if self.group.members or delay <= 0:
@@ -410,7 +410,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         """Store volatile state, except for a group that does not exist yet."""
         if self._is_streams_group:
             broker, group_id = self._broker, self.group.group_id
-            streams_live.put(broker.tables, broker.id, group_id, self._live)
+            streams_live.put(broker, group_id, self._live)
 
     def _store_after_failure(self) -> None:
         """Store what Kafka has changed before a request fails: it is not undone."""

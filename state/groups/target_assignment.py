@@ -20,6 +20,9 @@ ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
 }
 """Kafka's assignors by name."""
 
+HASHES_MAX = 1_000
+"""Cached hashes of a broker."""
+
 
 def offered(broker: Broker) -> list[str]:
     """Return the known assignors of the broker, its default first."""
@@ -32,6 +35,16 @@ def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
 
     Kafka uses XXH3 of the same data, including racks; 0 means no topic in both.
     """
+    names = frozenset(topic_names)
+    found = broker.hashes.get(names)
+    if found is None:
+        if len(broker.hashes) >= HASHES_MAX:
+            broker.hashes.clear()
+        found = broker.hashes[names] = _hash_of(broker, names)
+    return found
+
+
+def _hash_of(broker: Broker, topic_names: frozenset[str]) -> int:
     digest = hashlib.sha256()
     topics = [broker.topic_by_name(name) for name in sorted(topic_names)]
     known = [topic for topic in topics if topic is not None]

@@ -44,6 +44,7 @@ LARGE = {
     "consumer-group": 200,
     "streams-group": 200,
     "fetch-session": 200,
+    "share-rivals": 200,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""
 

@@ -103,6 +103,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         isolations: brokers cut off from other brokers; each may rejoin.
         severed: brokers cut off from the controller, too; each may rejoin.
         elections: unclean elections by an administrator.
+        loses_cache: whether a broker that crashes loses its records, like a machine that has not
+            written its disk cache.
         brokers: the brokers that the faults concern; empty for all.
     """
 
@@ -116,10 +118,13 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     isolations: int = 0
     severed: int = 0
     elections: int = 0
+    loses_cache: bool = False
     brokers: tuple[int, ...] = ()
 
 
-FAULT_NAMES = tuple(name for name in Faults.__struct_fields__ if name != "brokers")
+FAULT_NAMES = tuple(
+    name for name in Faults.__struct_fields__ if name not in ("loses_cache", "brokers")
+)
 """Faults with a number."""
 
 
