@@ -6,6 +6,7 @@ requests of brokers and of the controller, too.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from brokertwin.protocol.bodies import ZERO_UUID
@@ -54,6 +55,13 @@ APIS = frozenset(
 OF_TOPICS = ("CREATE_TOPICS", "DELETE_TOPICS")
 OF_LEADERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+STARTS = {
+    "FETCH": "logStartOffset",
+    "PRODUCE": "logStartOffset",
+    "DELETE_RECORDS": "lowWatermark",
+}
+"""The field with the start of the log, in the responses of APIs."""
+
 OF_NO_TOPIC = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 OF_PRODUCERS = (
     *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
@@ -99,7 +107,6 @@ class PartitionTimeline:
         isr_samples = [each for each in replication.isr_samples if self._is_mine(each)]
         self._in_sync = _news(isr_samples, lambda sample: sample.isr)
         self._changes = _by_place(each for each in replication.isr_changes if self._is_mine(each))
-        self._existing: list[RecordedRequest] = []
         self._differences = _by_place(
             each for each in replication.differences if self._is_mine(each)
         )
@@ -123,11 +130,6 @@ class PartitionTimeline:
     def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
         seen = sorted(self._watched.replication.exchanges, key=self._when)
-        self._existing = [
-            each.line
-            for each in seen
-            if each.line.api in OF_TOPICS and self._names_the_topic(each.response)
-        ]
         entries = (
             self._entry(each)
             for each in seen
@@ -214,6 +216,27 @@ class PartitionTimeline:
         of = place, time, line.client, broker, line.api, line.version
         return TimelineEntry(*of, said, notes, refused)
 
+    @cached_property
+    def _existing(self) -> list[RecordedRequest]:
+        """The creations and deletions of the topic."""
+        return [
+            each.line
+            for each in self._watched.replication.exchanges
+            if each.line.api in OF_TOPICS and self._names_the_topic(each.response)
+        ]
+
+    @cached_property
+    def _starts(self) -> list[tuple[float, int, RecordedRequest]]:
+        """The log's starts in responses, with their times."""
+        found = (
+            (each.made, part[STARTS[each.line.api]], each.line)
+            for each in self._watched.replication.exchanges
+            if each.line.api in STARTS
+            for part in parts_of(each.response, self.topics, self.number)
+            if not part.get("errorCode") and part.get(STARTS[each.line.api], UNKNOWN) > 0
+        )
+        return sorted(found, key=lambda each: each[0])
+
     def _is_forwarded(self, line: RecordedRequest) -> bool:
         """Whether a broker sent it for a client whose request is in the recording, too."""
         return any(
@@ -298,6 +321,8 @@ class PartitionTimeline:
             parts = parts_of(request, self.topics, self.number)
             requested = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
             return _because_of_leader(code, seen.line.broker, requested, led)
+        if code == Error.OFFSET_OUT_OF_RANGE:
+            return self._because_out_of_range(seen, request)
         if code in OF_NO_TOPIC:
             return self._because_deleted(seen)
         if code in TOO_FEW:
@@ -307,6 +332,27 @@ class PartitionTimeline:
             found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
             return cause_of(refused[0], found) if refused else ""
+        return ""
+
+    def _because_out_of_range(self, seen: RecordedExchange, request: Any) -> str:
+        """The start of the log if it is above the requested offset, or the end below it."""
+        parts = parts_of(request, self.topics, self.number)
+        requested = next((part.get("fetchOffset", UNKNOWN) for part in parts), UNKNOWN)
+        if requested == UNKNOWN:
+            return ""
+        text = f"Offset {requested} was requested"
+        for time, start, line in self._starts:
+            is_deleted = line.api == "DELETE_RECORDS"
+            if is_deleted and time > seen.made:
+                break  # a later response may show what it deleted
+            if is_deleted and start > requested:
+                return f"{text}; {line.words} deleted the records before {start}."
+            if start > requested:
+                return f"{text}; the log begins at {start}, as {line.place} shows ({clock(time)})."
+        past = [each for each in self._samples if each.time <= seen.made]
+        if past and UNKNOWN < past[-1].high_watermark < requested:
+            end, shown = past[-1].high_watermark, f"{clock(past[-1].time)} ({past[-1].place})"
+            return f"{text}; the high watermark was {end} at {shown}."
         return ""
 
     def _because_deleted(self, seen: RecordedExchange) -> str:
