@@ -210,11 +210,9 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
 
 API: Api = Api(
     kafka_apis.ALTER_SHARE_GROUP_OFFSETS,
-    AlterShareGroupOffsetsRequest,
     handle,
     resume=resume,
     complete=complete,
     earlier_writes=earlier_writes.of_altered_share_offsets,
     uncommitted=uncommitted.error_alone,
-    response_type=AlterShareGroupOffsetsResponse,
 )

@@ -217,9 +217,4 @@ def _assignment(beat: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse
     )
 
 
-API = Api(
-    kafka_apis.CONSUMER_GROUP_HEARTBEAT,
-    ConsumerGroupHeartbeatRequest,
-    handle,
-    earlier_writes=earlier_writes.of_heartbeat,
-)
+API = Api(kafka_apis.CONSUMER_GROUP_HEARTBEAT, handle, earlier_writes=earlier_writes.of_heartbeat)

@@ -137,9 +137,4 @@ def _assignment(assigned: Target) -> ShareGroupHeartbeatResponseAssignment:
     )
 
 
-API = Api(
-    kafka_apis.SHARE_GROUP_HEARTBEAT,
-    ShareGroupHeartbeatRequest,
-    handle,
-    earlier_writes=earlier_writes.of_heartbeat,
-)
+API = Api(kafka_apis.SHARE_GROUP_HEARTBEAT, handle, earlier_writes=earlier_writes.of_heartbeat)

@@ -311,9 +311,4 @@ def _statuses(
     return statuses
 
 
-API = Api(
-    kafka_apis.STREAMS_GROUP_HEARTBEAT,
-    StreamsGroupHeartbeatRequest,
-    handle,
-    earlier_writes=earlier_writes.of_heartbeat,
-)
+API = Api(kafka_apis.STREAMS_GROUP_HEARTBEAT, handle, earlier_writes=earlier_writes.of_heartbeat)
