@@ -29,7 +29,6 @@ from brokertwin.state.core.decision import Decision, Message, PendingRequest, Re
 from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets, share_states
-from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.groups.share_states import PartitionsByTopic
@@ -74,8 +73,6 @@ def handle(broker: Broker, request: Request) -> Decision:
     group = share_offsets.empty_group(broker, body.group_id)
     if group is None:
         raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")
-    if isinstance(group, Rejection):
-        raise Refused(group.error, group.message)
     _sort_out(broker, group, allowed, state)
     if not state.places:
         return Decision(response=_response(state))

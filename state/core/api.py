@@ -9,7 +9,7 @@ from brokertwin.protocol import codec
 from brokertwin.protocol.bodies import Body, Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import Decider, KafkaApi
-from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request, Resumed
 from brokertwin.state.core.settings import BrokerSettings
 
 
@@ -21,19 +21,21 @@ class NotBuilt(Exception):
 
 
 class Refused(Exception):
-    """Raised by `Api.handle` before it changes volatile state: the response is an error alone.
+    """Raised by `Api.handle`: the response is an error alone. Changed volatile state stays.
 
-    `fields` are other fields of the response.
+    `fields` are other fields of the response, `resumed` responses to other pending requests.
     """
 
     def __init__(self, error: Error, message: str | None = None, **fields: Any) -> None:
         super().__init__(error, message)
-        self.fields = {"error_code": int(error), **fields}
-        if message is not None:
-            self.fields["error_message"] = message
+        self.error, self.message, self.fields = error, message, fields
+        self.resumed: list[Resumed] = []
 
     def decision(self, api: "Api") -> Decision:
-        return Decision(response=api.response_type(**self.fields))
+        fields = {"error_code": int(self.error), **self.fields}
+        if self.message is not None:
+            fields["error_message"] = self.message
+        return Decision(response=api.response_type(**fields), resumed=self.resumed)
 
 
 class Api(msgspec.Struct, frozen=True):
