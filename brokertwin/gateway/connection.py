@@ -224,7 +224,6 @@ class BrokerConnection(asyncio.Protocol):
             self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
 
     def close(self, reason: str) -> None:
-        """Close the connection and log the reason."""
         if self._task is not None and not self._transport.is_closing():
             self._log.warning("connection closed", reason=reason)
             self._frames.clear()

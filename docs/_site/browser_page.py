@@ -18,7 +18,7 @@ from pathlib import Path
 
 PYODIDE = "pyodide@314.0.7"
 PYODIDE_SHA256 = "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0"
-"""Of the package that npm packs."""
+"""Checksum of the package that npm packs."""
 
 WHEELS = {
     "msgspec==0.22.0": "a66b1766311e42371e509c996c3933b161c7ae0eabdf361af5316dec197e1022",
@@ -40,10 +40,10 @@ def files(root: Path, cache: Path) -> dict[str, bytes] | None:
 
     Args:
         root: the repository.
-        cache: a folder for what is fetched.
+        cache: a folder for downloads.
 
     Raises:
-        ValueError: what was fetched is not what was pinned.
+        ValueError: a download does not have its pinned checksum.
     """
     fetched = _fetched(cache)
     if fetched is None:

@@ -228,7 +228,6 @@ def allows_any(
 
 
 def all_acls(at: MachineTables, resource_type: int | None = None) -> Iterator[tuple[Pattern, Acl]]:
-    """ACLs of an image, of all or one resource type, by pattern."""
     for pattern, _, acl in entries(at, resource_type):
         yield pattern, acl
 
@@ -256,13 +255,11 @@ def find(at: MachineTables, pattern: Pattern, acl: Acl) -> Uuid | None:
 
 
 def has_id(at: MachineTables, acl_id: Uuid) -> bool:
-    """True if an ACL has this id."""
     return _id_key(at, acl_id) in at.tables.metadata
 
 
 @applies(AccessControlEntryAdded)
 def apply_added(at: MachineTables, record: AccessControlEntryAdded) -> None:
-    """Add an ACL."""
     pattern = Pattern(record.resource_type, record.pattern_type, record.resource_name)
     acl = Acl(record.principal, record.host, record.operation, record.permission_type)
     key = _pattern_key(at, pattern)
@@ -275,7 +272,6 @@ def apply_added(at: MachineTables, record: AccessControlEntryAdded) -> None:
 
 @applies(AccessControlEntryRemoved)
 def apply_removed(at: MachineTables, record: AccessControlEntryRemoved) -> None:
-    """Remove an ACL."""
     pattern = at.tables.metadata.get(_id_key(at, record.id), Pattern)
     if pattern is None:
         return
@@ -305,7 +301,6 @@ def _count_prefix(at: MachineTables, pattern: Pattern, step: int) -> None:
 
 
 def _covering(at: MachineTables, resource_type: ResourceType, name: str) -> Iterator[PatternAcls]:
-    """ACLs of every pattern that covers a resource."""
     literals = (name,) if name == WILDCARD else (name, WILDCARD)
     patterns = [Pattern(resource_type, PatternType.LITERAL, literal) for literal in literals]
     lengths = at.tables.metadata.get(_lengths_key(at, resource_type), PrefixLengths)

@@ -92,7 +92,6 @@ def later(now: int, by: int) -> int:
 
 
 def principal(kind: str, name: str) -> str:
-    """A principal as in events."""
     return f"{kind}:{name}"
 
 
@@ -103,7 +102,6 @@ def parts(principal_text: str) -> tuple[str, str]:
 
 
 def by_id(at: MachineTables, token_id: str) -> Token | None:
-    """The token with this id."""
     return at.tables.metadata.get(_key(at, token_id), Token)
 
 
@@ -120,7 +118,6 @@ def all_tokens(at: MachineTables) -> Iterator[Token]:
 
 
 def expired(at: MachineTables, now: int) -> list[DelegationTokenRemoved]:
-    """Removals of expired tokens."""
     return [
         DelegationTokenRemoved(token.token_id) for token in all_tokens(at) if token.is_expired(now)
     ]
@@ -136,7 +133,6 @@ def apply_written(at: MachineTables, record: DelegationTokenWritten) -> None:
 
 @applies(DelegationTokenRemoved)
 def apply_removed(at: MachineTables, record: DelegationTokenRemoved) -> None:
-    """Remove a token."""
     token = by_id(at, record.token_id)
     if token is not None:
         at.tables.metadata.drop(_key(at, record.token_id))

@@ -54,13 +54,12 @@ def on_reply(broker: Broker, message: Message, response: AllocateProducerIdsResp
     """Store the block, or schedule a retry."""
     if zookeeper_producer_ids.is_enabled(broker):
         return _from_zookeeper(broker, message, response)
-    tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len
-    is_good = producer_ids.is_acceptable(tables.of(broker.id), first, size)
+    is_good = producer_ids.is_acceptable(broker, first, size)
     if response.error_code != Error.NONE or not is_good:
-        producer_ids.request_failed(tables.of(broker.id), broker.now)
+        producer_ids.request_failed(broker, broker.now)
         return Decision()
-    producer_ids.request_completed(tables.of(broker.id))
+    producer_ids.request_completed(broker)
     return Decision(records=[ProducerIdBlockReceived(first, size)])
 
 
@@ -70,23 +69,23 @@ def _from_zookeeper(
     """Write after a read, store the block after a write, read again after a conflict."""
     request = message.body
     assert isinstance(request, AllocateProducerIdsRequest)
-    tables, woken = broker.tables, [producer_ids.watch_key(broker.id)]
+    woken = [producer_ids.watch_key(broker)]
     if response.stored is not None:
         try:
             write = zookeeper_producer_ids.after_read(response.stored, broker.id)
         except zookeeper_producer_ids.ProducerIdsExhausted:
-            producer_ids.ids_exhausted(tables.of(broker.id))
+            producer_ids.ids_exhausted(broker)
             return Decision(woken=woken)
         return Decision(messages=[producer_id_manager.allocate_request(broker, write)])
     if response.error_code == Error.INVALID_UPDATE_VERSION:
         return Decision(messages=[producer_id_manager.allocate_request(broker)])
     if response.error_code != Error.NONE or request.write is None:
-        producer_ids.request_failed(tables.of(broker.id), broker.now)
+        producer_ids.request_failed(broker, broker.now)
         return Decision(woken=woken)
-    producer_ids.request_completed(tables.of(broker.id))
+    producer_ids.request_completed(broker)
     block = zookeeper_producer_ids.decode(request.write.document)
     size = block.last - block.first + 1
-    if not producer_ids.is_acceptable(tables.of(broker.id), block.first, size):
+    if not producer_ids.is_acceptable(broker, block.first, size):
         return Decision()
     return Decision(records=[ProducerIdBlockReceived(block.first, size)], woken=woken)
 

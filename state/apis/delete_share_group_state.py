@@ -27,7 +27,6 @@ from brokertwin.state.share import state_store
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Delete the states that this broker coordinates."""
     body: DeleteShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []

@@ -89,7 +89,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refused(Error.INVALID_REQUEST)
     decision = _assign(broker, body, request.version, request.choices.producer_id)
     if _lacks_id(decision) and producer_id_manager.is_block_awaited(broker):
-        watched = [producer_ids.watch_key(broker.id)]
+        watched = [producer_ids.watch_key(broker)]
         deadline = broker.event_time + BLOCK_TIMEOUT_MS
         condition = Condition(deadline, watched, msgspec.msgpack.encode(body))
         return Decision(condition=condition, copies=[*decision.messages])

@@ -83,7 +83,6 @@ class Shown(msgspec.Struct, array_like=True):
 
     @property
     def place(self) -> TopicPartitionId:
-        """Topic id and partition."""
         return self.topic_id, self.response.partition_index
 
 

@@ -34,7 +34,7 @@ from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import group_rules, share_group_coordinator
+from brokertwin.state.groups import modern_coordinator, share_group_coordinator
 from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
 from brokertwin.state.groups.share_group_coordinator import (
@@ -93,7 +93,7 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
-    blank = group_rules.blank_field(
+    blank = modern_coordinator.blank_field(
         ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
     )
     if blank is not None:
@@ -124,7 +124,6 @@ def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator)
 
 
 def _has_assignment(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
-    """True if the response has the assignment."""
     is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
     return is_full or as_sets(beat.before.assigned) != as_sets(beat.after.assigned)
 

@@ -18,7 +18,6 @@ NO_PLUGIN = "The broker has no streams group topology description plugin configu
 
 
 def handle(_broker: Broker, _request: Request) -> Decision:
-    """Refuse the description."""
     response = StreamsGroupTopologyDescriptionUpdateResponse(
         error_code=Error.UNSUPPORTED_VERSION, error_message=NO_PLUGIN
     )

@@ -28,7 +28,6 @@ from brokertwin.state.share.state_batches import combined
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Write the accepted states."""
     body: WriteShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     records: list[Record] = []

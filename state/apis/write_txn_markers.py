@@ -52,7 +52,6 @@ from brokertwin.state.transactions.transaction_markers import on_response
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Write the accepted markers."""
     body: WriteTxnMarkersRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.ALTER) or broker.allows_cluster(
         request, Operation.CLUSTER_ACTION
@@ -96,7 +95,6 @@ class _Writer:
         self._producers: dict[tuple[Uuid, int, int], ProducerStateEntry] = {}
 
     def write(self, marker: WritableTxnMarker, name: str, index: int) -> Error:
-        """Write a marker to one partition, or return an error."""
         topic = self._broker.topic_by_name(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -405,7 +405,6 @@ def _reply(broker: Broker, reply: Reply, error: Error) -> tuple[Message, Body]:
 
 
 def _uncommitted(broker: Broker, api: Api | None, response: Body, error: Error) -> Body:
-    """Return the response for an error of the log."""
     if api is not None and api.uncommitted is not None:
         return api.uncommitted(response, error, broker.settings)
     results = api.results if api is not None else uncommitted.ACCEPTED
@@ -413,7 +412,6 @@ def _uncommitted(broker: Broker, api: Api | None, response: Body, error: Error) 
 
 
 def _ids(records: list[Record]) -> list[str]:
-    """Return the transactional ids in records."""
     ids = [each.transactional_id for each in records if isinstance(each, OF_TRANSACTIONS)]
     return list(dict.fromkeys(ids))
 

@@ -35,7 +35,6 @@ class EdgeSettings(msgspec.Struct, rename="camel"):
 
 
 def of(broker: Broker) -> EdgeSettings:
-    """Return the settings that a broker knows."""
     changed = given_configs.everything(broker, given_configs.BROKERS)
     codecs = {}
     for topic in image.all_topics(broker):

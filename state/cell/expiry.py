@@ -116,7 +116,6 @@ def is_controllers(expired: Expired) -> bool:
 
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:
-    """Return the expired delegation tokens."""
     return delegation_tokens.expired(controller, controller.now)
 
 
@@ -134,7 +133,6 @@ def expired_offsets(broker: Broker) -> Iterable[Record]:
 
 
 def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
-    """Return the expired producers."""
     expiration_ms = broker.settings.producer_id_expiration_ms
     return producer_expiry.expired_producers(broker, broker.now, expiration_ms)
 

@@ -87,7 +87,6 @@ def _replica(broker: int, found: Log, leaders_end: int) -> Row:
 
 
 def _log(cells: Sequence[CellTables], broker: int, topic: Topic, number: int) -> Log | None:
-    """Return a broker's log from its cell."""
     key = log.log_key(broker, topic.topic_id, number)
     return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
 

@@ -26,7 +26,6 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.protocol.bodies import Float64
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.java_hashes import java_hash
 from brokertwin.state.core.records import ClientQuotaAltered
@@ -83,18 +82,18 @@ def entity_key(entity: Entity) -> str:
     return "/".join(parts)
 
 
-def _key(machine: int, entity: Entity) -> str:
-    return f"{machine_prefix(machine)}/quota/{entity_key(entity)}"
+def _key(at: MachineTables, entity: Entity) -> str:
+    return f"{at.prefix}/quota/{entity_key(entity)}"
 
 
 @lru_cache(1024)
-def _any_key(machine: int) -> str:
-    return f"{machine_prefix(machine)}/quotas"
+def _any_key(at: MachineTables) -> str:
+    return f"{at.prefix}/quotas"
 
 
 def of_entity(at: MachineTables, entity: Entity) -> dict[str, Float64]:
     """Quotas of exactly this entity."""
-    found = at.tables.metadata.get(_key(at.id, entity), EntityQuotas)
+    found = at.tables.metadata.get(_key(at, entity), EntityQuotas)
     return found.values if found is not None else {}
 
 
@@ -113,7 +112,7 @@ def all_quotas(at: MachineTables) -> list[EntityQuotas]:
 @applies(ClientQuotaAltered)
 def apply_altered(at: MachineTables, record: ClientQuotaAltered) -> None:
     """Set or remove a quota; an entity without quotas is dropped."""
-    key = _key(at.id, record.entity)
+    key = _key(at, record.entity)
     if key not in at.tables.metadata:
         number = _count(at, 1)
         at.tables.metadata.put(key, EntityQuotas(record.entity, {}, number))
@@ -129,7 +128,7 @@ def apply_altered(at: MachineTables, record: ClientQuotaAltered) -> None:
 
 def _count(at: MachineTables, change: int) -> int:
     """Change the number of entities; return that of all which were made."""
-    key = _any_key(at.id)
+    key = _any_key(at)
     if key not in at.tables.metadata:
         at.tables.metadata.put(key, AnyQuotas(0))
     counted = at.tables.metadata.change(key, AnyQuotas)
@@ -141,12 +140,10 @@ def _count(at: MachineTables, change: int) -> int:
 
 
 def are_any(at: MachineTables) -> bool:
-    """True if any entity has a quota."""
-    return _any_key(at.id) in at.tables.metadata
+    return _any_key(at) in at.tables.metadata
 
 
 def limit(at: MachineTables, user: str, client_id: str, key: str) -> QuotaLimit | None:
-    """The quota of a user's client, if any."""
     if not are_any(at):
         return None
     for named_user, named_client in (

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.primitives import STRING_BYTES_MAX
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import broker_configs, given_configs, group_configs, topics
+from brokertwin.state.cluster import broker_configs, given_configs, topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.configs import client_metrics, dynamic_configs, topic_configs
@@ -288,7 +288,7 @@ def _change_group(
     name = resource.name
     if not controller.allows(request, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
         return ConfigOutcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    before = group_configs.of_group(controller, name)
+    before = given_configs.of(controller, given_configs.GROUPS, name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _not_a_list)
@@ -305,7 +305,6 @@ def _change_group(
 def _change_client_metrics(
     controller: Controller, request: Request, resource: ChangedResource
 ) -> ConfigOutcome:
-    """Change a subscription to client metrics."""
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     kind = given_configs.CLIENT_METRICS

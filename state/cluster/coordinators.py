@@ -94,7 +94,6 @@ def group_error(machine: Machine, group_id: str) -> Error:
 
 
 def transaction_error(machine: Machine, transactional_id: str) -> Error:
-    """`group_error` for a transactional id."""
     return _error(machine, TRANSACTION_TOPIC, transactional_id)
 
 

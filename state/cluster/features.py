@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.records import FeatureLevelChanged
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import MachineTables
@@ -61,13 +60,13 @@ class FinalizedLevels(msgspec.Struct):
     levels: dict[str, int]
 
 
-def _key(machine: int) -> str:
-    return f"{machine_prefix(machine)}/features"
+def _key(at: MachineTables) -> str:
+    return f"{at.prefix}/features"
 
 
 def changed(at: MachineTables) -> dict[str, int]:
     """Levels changed since the start."""
-    found = at.tables.metadata.get(_key(at.id), FinalizedLevels)
+    found = at.tables.metadata.get(_key(at), FinalizedLevels)
     return found.levels if found is not None else {}
 
 
@@ -88,13 +87,11 @@ def finalized(at: MachineTables, given: BrokerSettings) -> dict[str, int]:
 
 
 def apply_changed(at: MachineTables, record: FeatureLevelChanged) -> None:
-    """Apply a changed level."""
     levels = changed(at) | {record.name: record.level}
-    at.tables.metadata.put(_key(at.id), FinalizedLevels(levels))
+    at.tables.metadata.put(_key(at), FinalizedLevels(levels))
 
 
 def in_settings(settings: BrokerSettings, levels: dict[str, int]) -> BrokerSettings:
-    """The settings with the changed levels of features that are settings."""
     return msgspec.structs.replace(
         settings,
         brokertwin_transaction_version=levels.get(

@@ -12,7 +12,6 @@ Items of the table `metadata`, one for each resource with settings:
 
 import msgspec
 
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.records import ConfigChanged
 from brokertwin.state.core.tables import MachineTables, escape, unescape
 
@@ -31,23 +30,19 @@ class GivenConfigs(msgspec.Struct):
     configs: dict[str, str]
 
 
-def _prefix(machine: int, kind: str) -> str:
-    return f"{machine_prefix(machine)}/{kind}/"
-
-
-def _key(machine: int, kind: str, name: str) -> str:
-    return _prefix(machine, kind) + (escape(name) or _ALL_BROKERS)
+def _key(at: MachineTables, kind: str, name: str) -> str:
+    return f"{at.prefix}/{kind}/{escape(name) or _ALL_BROKERS}"
 
 
 def of(at: MachineTables, kind: str, name: str) -> dict[str, str]:
     """Settings of a broker (by id), all brokers (by an empty name), or a group."""
-    found = at.tables.metadata.get(_key(at.id, kind, name), GivenConfigs)
+    found = at.tables.metadata.get(_key(at, kind, name), GivenConfigs)
     return found.configs if found is not None else _NOTHING
 
 
 def everything(at: MachineTables, kind: str) -> dict[str, dict[str, str]]:
     """Settings of all resources of a kind, by their names in keys."""
-    prefix = _prefix(at.id, kind)
+    prefix = f"{at.prefix}/{kind}/"
     return {
         k.removeprefix(prefix): item.configs
         for k, item in at.tables.metadata.items(prefix, GivenConfigs)
@@ -61,7 +56,7 @@ def names(at: MachineTables, kind: str) -> list[str]:
 
 def apply_changed(at: MachineTables, kind: str, record: ConfigChanged) -> None:
     """Set or remove a setting."""
-    key = _key(at.id, kind, record.resource_name)
+    key = _key(at, kind, record.resource_name)
     if key not in at.tables.metadata:
         at.tables.metadata.put(key, GivenConfigs({}))
     configs = at.tables.metadata.change(key, GivenConfigs).configs

@@ -127,7 +127,6 @@ def machine_prefix(machine: int) -> str:
 
 @cached_key
 def topic_key(machine: int, topic_id: Uuid) -> str:
-    """Key of a topic in a machine's image."""
     return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
@@ -136,12 +135,11 @@ def _name_key(machine: int, name: str) -> str:
     return f"{machine if machine >= 0 else 'controller'}/name/{name}"
 
 
-def _registration_key(machine: int, broker: int) -> str:
-    return f"{machine_prefix(machine)}/broker/{broker}"
+def _registration_key(at: MachineTables, broker: int) -> str:
+    return f"{at.prefix}/broker/{broker}"
 
 
 def topic_by_id(at: MachineTables, topic_id: Uuid) -> Topic | None:
-    """The topic with this id, if the machine knows it."""
     return at.tables.metadata.get(topic_key(at.id, topic_id), Topic)
 
 
@@ -150,7 +148,7 @@ _SINCE_THE_BEGINNING = Registration()
 
 def registration(at: MachineTables, broker: int) -> Registration:
     """A broker's registration, as the machine knows it."""
-    known = at.tables.metadata.get(_registration_key(at.id, broker), Registration)
+    known = at.tables.metadata.get(_registration_key(at, broker), Registration)
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
@@ -181,7 +179,7 @@ def apply_registered(at: MachineTables, record: BrokerRegistered) -> None:
         rack=record.rack,
         listeners=record.listeners,
     )
-    at.tables.metadata.put(_registration_key(at.id, record.broker), item)
+    at.tables.metadata.put(_registration_key(at, record.broker), item)
 
 
 @applies(BrokerUnregistered)
@@ -189,12 +187,11 @@ def apply_unregistered(at: MachineTables, record: BrokerUnregistered) -> None:
     """Remove a registration; its epoch is kept."""
     epoch = registration(at, record.broker).epoch
     item = Registration(is_fenced=True, epoch=epoch, is_registered=False)
-    at.tables.metadata.put(_registration_key(at.id, record.broker), item)
+    at.tables.metadata.put(_registration_key(at, record.broker), item)
 
 
 @applies(BrokerRegistrationChanged)
 def apply_registration_changed(at: MachineTables, record: BrokerRegistrationChanged) -> None:
-    """Apply a changed state of a broker."""
     known = registration(at, record.broker)
     changed = msgspec.structs.replace(
         known,
@@ -202,7 +199,7 @@ def apply_registration_changed(at: MachineTables, record: BrokerRegistrationChan
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=list(record.log_dirs) or known.log_dirs,
     )
-    at.tables.metadata.put(_registration_key(at.id, record.broker), changed)
+    at.tables.metadata.put(_registration_key(at, record.broker), changed)
 
 
 def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:
@@ -212,7 +209,6 @@ def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:
 
 
 def topic_by_name(at: MachineTables, name: str) -> Topic | None:
-    """The topic with this name, if it exists."""
     known = at.tables.metadata.get(_name_key(at.id, name), TopicName)
     return (
         at.tables.metadata.get(topic_key(at.id, known.topic_id), Topic)
@@ -228,7 +224,6 @@ def topic_names(at: MachineTables) -> list[str]:
 
 
 def all_topics(at: MachineTables) -> list[Topic]:
-    """All topics of the image, by name."""
     topics = [topic for _, topic in at.tables.metadata.items(f"{at.prefix}/topic/", Topic)]
     return sorted(topics, key=lambda topic: topic.name)
 
@@ -245,7 +240,6 @@ def apply_topic_created(at: MachineTables, record: TopicCreated) -> None:
 
 
 def apply_partitions_added(at: MachineTables, record: PartitionsAdded) -> None:
-    """Add partitions to a topic."""
     topic = at.tables.metadata.change(topic_key(at.id, record.topic_id), Topic)
     topic.partitions.extend(_new_partition(at, replicas) for replicas in record.replicas)
 

@@ -7,6 +7,8 @@ them; only `apply` (`state/cell/apply.py`) writes durable state.
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.access import authorizer
@@ -18,18 +20,59 @@ from brokertwin.state.cluster import (
     features,
     image,
     retention_limits,
-    topic_rules,
 )
 from brokertwin.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
-from brokertwin.state.cluster.topic_rules import TopicRules
-from brokertwin.state.configs import listeners, log_dirs
+from brokertwin.state.cluster.retention_limits import rolling_rules_of
+from brokertwin.state.configs import codecs, listeners, log_dirs
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokertwin.state.core.decision import CONTROLLER, Request
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables, MachineTables
-from brokertwin.state.logs import log
+from brokertwin.state.logs import log, producer, record_validation
 from brokertwin.state.logs.log import UNSEALED, Log, log_key
 from brokertwin.state.logs.log_tail import LogTail
+
+
+class TopicRules(msgspec.Struct, frozen=True):
+    """Largest batch and segment in bytes, checks of records and sequences, and the codec.
+
+    The edge recompresses batches with `codec`; None keeps them as they are.
+    """
+
+    max_message_bytes: int
+    records: record_validation.RecordRules
+    producers: producer.SequenceRules
+    segment_bytes: int
+    codec: TopicCodec | None = None
+
+
+def rules_of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
+    configs = topic.configs
+    policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
+    kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)
+    records = record_validation.RecordRules(
+        "compact" in policy,
+        kind == "LogAppendTime",
+        int(
+            configs.get(
+                "message.timestamp.before.max.ms", settings.log_message_timestamp_before_max_ms
+            )
+        ),
+        int(
+            configs.get(
+                "message.timestamp.after.max.ms", settings.log_message_timestamp_after_max_ms
+            )
+        ),
+    )
+    sequences = producer.SequenceRules(
+        settings.brokertwin_reject_unknown_producer,
+        settings.brokertwin_duplicates_below_expected,
+        settings.transaction_partition_verification_enable,
+    )
+    most = int(configs.get("max.message.bytes", settings.message_max_bytes))
+    segment_bytes = rolling_rules_of(configs, settings).segment_bytes
+    return TopicRules(most, records, sequences, segment_bytes, codecs.of_topic(configs, settings))
 
 
 class PartitionTail(LogTail):
@@ -102,7 +145,8 @@ class Usable(NamedTuple):
 class Machine(MachineTables):
     """A broker or the controller at the time `now` (ms since 1970).
 
-    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id.
+    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id, `hashes` those
+    of metadata by topic names.
     """
 
     def __init__(self, machine: int, tables: CellTables, settings: CellSettings, now: int) -> None:
@@ -120,6 +164,7 @@ class Machine(MachineTables):
         self._alive: list[int] | None = None
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
+        self.hashes: dict[frozenset[str], int] = {}
 
     def forget(self) -> None:
         """Drop cached look-ups after a metadata record."""
@@ -129,6 +174,7 @@ class Machine(MachineTables):
         self._alive = None
         self._rules.clear()
         self._has_quotas = None
+        self.hashes.clear()
 
     def has_feature(self, name: str) -> bool:
         """True if a feature that starts above level 0 has not been disabled."""
@@ -150,11 +196,9 @@ class Machine(MachineTables):
         )
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
-        """`allows` for a topic."""
         return self.allows(request, operation, ResourceType.TOPIC, name)
 
     def allows_cluster(self, request: Request, operation: Operation) -> bool:
-        """`allows` for the cluster."""
         return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_any_topic(self, request: Request, operation: Operation) -> bool:
@@ -172,7 +216,6 @@ class Machine(MachineTables):
     def denied_topics(
         self, request: Request, operation: Operation, names: Iterable[str]
     ) -> frozenset[str]:
-        """The topics on which `operation` is denied."""
         if not self.has_authorizer or request.is_from_machine:
             return frozenset()
         return frozenset(
@@ -211,7 +254,7 @@ class Machine(MachineTables):
         """The topic's checks of appended batches."""
         found = self._rules.get(topic.topic_id)
         if found is None:
-            found = self._rules[topic.topic_id] = topic_rules.of_topic(topic, self.settings)
+            found = self._rules[topic.topic_id] = rules_of_topic(topic, self.settings)
         return found
 
     def described(
@@ -246,7 +289,6 @@ class Machine(MachineTables):
         return image.topics_created(self)
 
     def all_topics(self) -> list[Topic]:
-        """All topics by name."""
         return image.all_topics(self)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
@@ -256,7 +298,6 @@ class Machine(MachineTables):
         return min(wanted, len(topic.partitions[partition].replicas))
 
     def is_alive(self, broker: int) -> bool:
-        """True if a broker is not fenced."""
         return not self.registration(broker).is_fenced
 
     def is_active(self, broker: int) -> bool:

@@ -83,5 +83,4 @@ class Api(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "on_controller", is_controllers)
 
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """Return a JSON decoder of the requests."""
         return msgspec.json.Decoder(self.request_type)

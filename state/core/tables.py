@@ -152,7 +152,6 @@ class Table:
         return item  # type: ignore[return-value]
 
     def put(self, key: str, item: msgspec.Struct) -> None:
-        """Store an item under `key`."""
         if key not in self._former:
             self._remember(key)
         if self._sorted is not None:
@@ -175,7 +174,6 @@ class Table:
         return _encoder.encode(live) if live is not None else bytes(self._raw()[key])
 
     def put_encoded(self, key: str, encoded: bytes) -> None:
-        """Store encoded bytes under `key`."""
         if key not in self._former:
             self._remember(key)
         if self._sorted is not None:

@@ -91,7 +91,6 @@ def delete_offsets(controller: Machine, body: OffsetDeleteRequest) -> Decision:
 
 
 def delete_groups(controller: Machine, group_ids: Iterable[str]) -> Decision:
-    """Delete the nodes of groups."""
     records: list[Record] = []
     results = []
     for group_id in group_ids:

@@ -50,7 +50,6 @@ def follower_of(body: FetchRequest) -> int:
 def topic_of(
     one: FetchPartition, partitions: list[FetchResponsePartitionData]
 ) -> FetchableTopicResponse:
-    """The topic of a partition in a response."""
     return FetchableTopicResponse(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 

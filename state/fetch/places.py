@@ -114,7 +114,6 @@ class OpenedSession:
         self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
     def find(self, identity: str) -> FetchPlace | None:
-        """The partition with this identity, if it is in the session."""
         found = self.places.get(identity)
         if found is not None:
             return found
@@ -131,7 +130,6 @@ class OpenedSession:
         return place
 
     def place(self, identity: str) -> FetchPlace:
-        """A partition of the session."""
         found = self.places.get(identity) or self.find(identity)
         assert found is not None, identity
         return found

@@ -72,7 +72,6 @@ class PartitionRead(SessionResponse, gc=False):
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> PartitionRead:
-    """A partition with an error."""
     return PartitionRead(identity, requested, error, -1, -1, 0, False, False)
 
 
@@ -191,7 +190,6 @@ def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
 def partition_response(
     broker: Broker, read: PartitionRead, isolation_level: int
 ) -> FetchResponsePartitionData:
-    """Build the response of a partition."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
         response = FetchResponsePartitionData(

@@ -26,7 +26,6 @@ CURRENT_LEADER = 2 + 4 + 4 + TAG_COUNT
 
 
 def size_of(topics: Iterable[FetchableTopicResponse], version: int) -> int:
-    """Size of a response with these topics."""
     size = LENGTH + THROTTLE_TIME
     size += ERROR_AND_SESSION if version >= 7 else 0
     count = 0

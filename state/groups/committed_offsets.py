@@ -73,7 +73,6 @@ def _key_parts(key: str) -> tuple[str, str, int]:
 
 
 def group_of(key: str) -> str:
-    """Return the group of a key of the table `groups`."""
     return unescape(key.split("/")[2])
 
 

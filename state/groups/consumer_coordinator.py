@@ -29,15 +29,15 @@ from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.group_records import GroupRecord
-from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups import (
+    consumer_group,
     conversion,
     groups,
     member_assignment,
     regex_resolution,
-    subscriptions,
     target_assignment,
 )
+from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
@@ -130,11 +130,13 @@ def find(
         return ConsumerGroupCoordinator(broker, group)
     if group is None and not is_join:
         return not_found(_KIND, group_id, member_epoch)
-    is_classic = isinstance(group, ClassicGroup)
-    if group is None or (is_join and is_classic and group.state is ClassicGroupState.EMPTY):
+    if group is None:
         return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id))
-    if is_join and isinstance(group, ClassicGroup) and group.members:
-        return _upgraded(broker, group)
+    if is_join and isinstance(group, ClassicGroup):
+        if group.state is ClassicGroupState.EMPTY:
+            return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id), group)
+        if group.members:
+            return _upgraded(broker, group)
     return other_kind(_KIND, group_id)
 
 
@@ -148,18 +150,23 @@ def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator 
         responses = waiting.responses
     if isinstance(converted, Rejection):
         return converted._replace(responses=tuple(responses))
-    coordinator = ConsumerGroupCoordinator(broker, converted)
+    coordinator = ConsumerGroupCoordinator(broker, converted, group)
     coordinator.responses = responses
     return coordinator
 
 
 class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
-    """A consumer group at its coordinator, for one request or timer."""
+    """A consumer group at its coordinator, for one request or timer.
 
-    def __init__(self, broker: Broker, group: ConsumerGroup) -> None:
+    `former` is the classic group that it replaces.
+    """
+
+    def __init__(
+        self, broker: Broker, group: ConsumerGroup, former: ClassicGroup | None = None
+    ) -> None:
         super().__init__(broker, group)
         self._is_upgrade = False
-        if isinstance(groups.find(broker, group.group_id), ClassicGroup):
+        if former is not None:
             self.records.append(GroupRecord(GroupMetadataKey(group.group_id)))
             self._is_upgrade = bool(group.members)
         if self._is_upgrade:
@@ -218,7 +225,9 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     def _resolve(self, change: MemberUpdate, heartbeat: ConsumerHeartbeat) -> None:
         """Resolve the group's regular expressions if due."""
         group, regex = self.group, change.after.subscribed_topic_regex
-        after = subscriptions.of(group, [change.before], [change.after])
+        if not regex and not group.regex_subscribers:
+            return
+        after = consumer_group.subscriptions_of(group, [change.before], [change.after])
         has_new = bool(regex) and regex not in group.regex_subscribers
         recorded = heartbeat.resolves_regexes
         if regex_resolution.is_due(
@@ -286,13 +295,13 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     ) -> GroupEpoch:
         """Return the group epoch, bumped if subscriptions or topics have changed."""
         group = self.group
-        known = subscriptions.of(group)
+        known = consumer_group.subscriptions_of(group)
         metadata_hash = target_assignment.metadata_hash(self._broker, known.topics)
         is_current = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
         if not has_changed and is_current:
             is_homogeneous = known.is_homogeneous(len(group.members))
             return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
-        changed = subscriptions.of(group, [before], [after])
+        changed = consumer_group.subscriptions_of(group, [before], [after])
         metadata_hash = target_assignment.metadata_hash(self._broker, changed.topics)
         is_new = after.member_id not in group.members
         member_count = len(group.members) + (
@@ -394,7 +403,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             self._stop_timers(member.member_id)
         regexes = regex_resolution.last_of_its_regex(self.group, members)
         self.records += rows.regex_tombstones(self.group.group_id, regexes)
-        left = subscriptions.of(self.group, members).topics
+        left = consumer_group.subscriptions_of(self.group, members).topics
         self._bump(target_assignment.metadata_hash(self._broker, left))
 
     def downgrade(self, change: conversion.Downgrade, *, is_rebalanced: bool) -> None:

@@ -107,7 +107,6 @@ def results_by_partition(
 def start_initializing(
     broker: Broker, group: ShareGroup, places: PartitionsByTopic
 ) -> list[Record]:
-    """Return the records that start initialization of partitions."""
     coordinator = ShareGroupCoordinator(broker, group)
     coordinator.start_initializing(places)
     return coordinator.records
@@ -147,7 +146,6 @@ def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) ->
 
 
 def start_deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
-    """Return the records that start deletion of all states of a group, if any."""
     topics = map(broker.topic_by_id, {**group.initializing, **group.initialized})
     names = {topic.topic_id: topic.name for topic in topics if topic is not None}
     if not names and not group.deleting:

@@ -110,7 +110,6 @@ class _Invalid(Exception):
 def configure(
     topology: StreamsGroupTopologyValue, existing: PartitionCounts
 ) -> ConfiguredTopology | Rejection:
-    """Return the configured topology, or its rejection."""
     try:
         return _TopologyBuilder(topology, existing).configured()
     except _Fault as fault:
@@ -292,7 +291,6 @@ def _common_count(counts: dict[str, int], shown: dict[str, int]) -> int:
 
 
 def _source_topics(part: Subtopology) -> list[str]:
-    """Return the source topics of a subtopology."""
     return [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
 
 

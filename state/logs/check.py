@@ -76,7 +76,6 @@ def _empty(
 
 
 def _items_of(broker: int, log: Log) -> list[str]:
-    """Keys of all items of a log."""
     found = [chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks]
     spans = (("sealed", log.segments), ("rolled", log.rolled), ("aborted", log.aborted))
     for kind, span in spans:

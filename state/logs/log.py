@@ -137,7 +137,6 @@ class ActiveSegment(msgspec.Struct, array_like=True):
         self.size_in_bytes += size
 
     def rolled(self, end_offset: int) -> LogSegment:
-        """The segment after it has rolled."""
         return LogSegment(
             self.base_offset,
             end_offset,
@@ -215,7 +214,6 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
         return self.base_offset + self.last_offset_delta
 
     def header(self) -> Batch:
-        """The batch as in responses."""
         return msgspec.convert(self, Batch, from_attributes=True)
 
 
@@ -346,7 +344,6 @@ def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
 
 
 def topic_id_of(key: str) -> Uuid:
-    """The topic id in a log's key."""
     return key.split("/")[2]
 
 
@@ -362,7 +359,6 @@ def create(at: MachineTables, topic_id: Uuid, topic: str, partition: int) -> Non
 
 
 def remove(at: MachineTables, topic_id: Uuid, partition: int) -> None:
-    """Delete a log and its index."""
     key = log_key(at.id, topic_id, partition)
     log = at.tables.logs.get(key, Log)
     if log is None:
@@ -598,7 +594,6 @@ def move_start(at: MachineTables, topic_id: Uuid, partition: int, offset: int) -
 
 
 def batches_from(at: MachineTables, log: Log, offset: int) -> Iterator[StoredBatch]:
-    """Indexed batches from the one with `offset` on."""
     for bounds in _from(log.chunks, offset):
         yield from _from(_chunk(at, log, bounds).batches, offset)
 

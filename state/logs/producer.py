@@ -146,7 +146,6 @@ KAFKA_RULES = SequenceRules()
 
 @cached_key
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
-    """Key of a producer in the table `producers`."""
     return f"{_prefix(broker, topic_id, partition)}{producer_id}"
 
 
@@ -319,7 +318,6 @@ def all_producers(at: MachineTables) -> Iterator[tuple[tuple[Uuid, int, int], Pr
 
 @applies(ProducersExpired)
 def expire(at: MachineTables, record: ProducersExpired) -> None:
-    """Apply a `ProducersExpired`."""
     for producer_id in record.producer_ids:
         at.tables.producers.drop(
             producer_key(at.id, record.topic_id, record.partition, producer_id)
@@ -338,6 +336,5 @@ def forget_from(at: MachineTables, topic_id: Uuid, partition: int, offset: int) 
 
 
 def remove_partition(at: MachineTables, topic_id: Uuid, partition: int) -> None:
-    """Forget all producers of a deleted partition."""
     for key in at.tables.producers.keys(_prefix(at.id, topic_id, partition)):
         at.tables.producers.drop(key)

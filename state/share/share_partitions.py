@@ -73,7 +73,6 @@ Other errors become UNKNOWN_SERVER_ERROR.
 
 
 def limits_of(broker: Broker, group_id: str) -> ShareLimits:
-    """Return the current limits of a group."""
     return ShareLimits(
         group_configs.of_kind(broker, group_id, "share.record.lock.duration.ms"),
         group_configs.of_kind(broker, group_id, "share.partition.max.record.locks"),
@@ -179,7 +178,6 @@ def fail_loading(broker: Broker, share_key: ShareKey) -> None:
 
 
 def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]) -> Message | None:
-    """Return the request that writes state changes, if any."""
     share = find(broker, share_key)
     if share is None or not batches:
         return None
@@ -302,7 +300,6 @@ def forget(broker: Broker, share_key: ShareKey) -> None:
 
 
 def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
-    """Remove the share partitions of a deleted topic."""
     for key in at.tables.shares.keys(f"{at.id}/{KIND}/"):
         name = key.split("/", 2)[2]
         if name.split("/")[1] == topic_id:
@@ -348,7 +345,6 @@ def _parsed_key(name: str) -> ShareKey:
 
 
 def item_key(broker: int, share_key: ShareKey) -> str:
-    """Return the key of a share partition on a broker."""
     return f"{broker}/{KIND}/{_name(share_key)}"
 
 

@@ -72,7 +72,6 @@ class _ReadablePartition(msgspec.Struct):
 def error_response(
     broker: Broker, place: TopicPartitionId, error: Error
 ) -> ShareFetchResponsePartitionData:
-    """Return a partition with an error, and its leader if not this broker."""
     response = ShareFetchResponsePartitionData(partition_index=place[1], error_code=int(error))
     topic = broker.topic_by_id(place[0])
     if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
@@ -194,7 +193,6 @@ def _acquire(
     limits: ShareLimits,
     records: int,
 ) -> list[Acquired]:
-    """Return the records that the member acquires of the data read."""
     batches = [LogBatch(each.base_offset, each.last_offset) for each in data.batches]
     if data.segment is not None:
         batches = [

@@ -120,7 +120,6 @@ def update_record(broker: Broker, share_key: ShareKey, update: ShareUpdate) -> S
 
 @applies(ShareStateWritten)
 def apply_written(at: MachineTables, record: ShareStateWritten) -> None:
-    """Store a state, or delete it."""
     key = _key(at.id, record.group_id, record.topic_id, record.partition)
     if record.snapshot is None:
         at.tables.groups.drop(key)

@@ -19,14 +19,13 @@ must start after it.
 
 import msgspec
 
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdIssued,
 )
-from brokertwin.state.core.tables import MachineTables, Table
+from brokertwin.state.core.tables import MachineTables
 
 BLOCK_SIZE = 1000
 """Ids in a block (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`)."""
@@ -76,17 +75,17 @@ class BlockRequest(msgspec.Struct):
     is_exhausted: bool = False
 
 
-def _key(machine: int) -> str:
-    return f"{machine_prefix(machine)}/producer-ids"
+def _key(at: MachineTables) -> str:
+    return f"{at.prefix}/producer-ids"
 
 
-def _request_key(broker: int) -> str:
-    return f"{broker}/producer-id-request"
+def _request_key(at: MachineTables) -> str:
+    return f"{at.id}/producer-id-request"
 
 
 def next_block(at: MachineTables) -> Block | None:
     """Return the next block of the controller; None if ids are exhausted."""
-    item = at.tables.metadata.get(_key(at.id), NextBlock) or NextBlock()
+    item = at.tables.metadata.get(_key(at), NextBlock) or NextBlock()
     if item.first > INT64_MAX - BLOCK_SIZE:
         return None
     return Block(item.first, BLOCK_SIZE)
@@ -95,7 +94,7 @@ def next_block(at: MachineTables) -> Block | None:
 @applies(ProducerIdBlockAllocated)
 def apply_allocated(at: MachineTables, record: ProducerIdBlockAllocated) -> None:
     """Store an allocation. Raises ValueError if the next id would decrease."""
-    key = _key(at.id)
+    key = _key(at)
     item = at.tables.metadata.get(key, NextBlock)
     if item is not None and record.next_producer_id <= item.first:
         raise ValueError(
@@ -108,7 +107,7 @@ def apply_allocated(at: MachineTables, record: ProducerIdBlockAllocated) -> None
 @applies(ProducerIdBlockReceived)
 def apply_received(at: MachineTables, record: ProducerIdBlockReceived) -> None:
     """Store the next block of a broker."""
-    key = _key(at.id)
+    key = _key(at)
     if key not in at.tables.metadata:
         at.tables.metadata.put(key, ProducerIds(Block(0, 0)))
     at.tables.metadata.change(key, ProducerIds).following = Block(record.first, record.size)
@@ -121,7 +120,7 @@ def apply_issued(at: MachineTables, record: ProducerIdIssued) -> None:
     A recorded id within the block moves the next id after it, so it is not issued again. A recorded
     id outside the block replaces the next id.
     """
-    ids = at.tables.metadata.change(_key(at.id), ProducerIds)
+    ids = at.tables.metadata.change(_key(at), ProducerIds)
     if ids.next_id >= ids.current.end and ids.following is not None:
         ids.current, ids.next_id, ids.following = ids.following, ids.following.first, None
     is_in_block = ids.next_id <= record.producer_id < ids.current.end
@@ -130,7 +129,7 @@ def apply_issued(at: MachineTables, record: ProducerIdIssued) -> None:
 
 def next_id(at: MachineTables) -> int | None:
     """Return the next id of a broker; None without a block."""
-    ids = at.tables.metadata.get(_key(at.id), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     if ids is None:
         return None
     if ids.next_id < ids.current.end:
@@ -140,7 +139,7 @@ def next_id(at: MachineTables) -> int | None:
 
 def reaches_prefetch(at: MachineTables, producer_id: int) -> bool:
     """True if issuing `producer_id` reaches the mark to request a block."""
-    ids = at.tables.metadata.get(_key(at.id), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     if ids is None:
         return False
     block, before = ids.current, ids.next_id
@@ -150,12 +149,12 @@ def reaches_prefetch(at: MachineTables, producer_id: int) -> bool:
     return before <= block.first + int(block.size * PREFETCH_THRESHOLD) <= claimed
 
 
-def may_request(table: Table, waiting: Table, broker: int, now: int) -> bool:
+def may_request(at: MachineTables, now: int) -> bool:
     """True if the broker may request a block at `now` (ms since 1970)."""
-    ids = table.get(_key(broker), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     if ids is not None and ids.following is not None and ids.next_id < ids.current.end:
         return False
-    request = waiting.get(_request_key(broker), BlockRequest)
+    request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     if request is None:
         return True
     return not request.is_in_flight and now >= request.backoff_deadline
@@ -163,41 +162,41 @@ def may_request(table: Table, waiting: Table, broker: int, now: int) -> bool:
 
 def is_acceptable(at: MachineTables, first: int, size: int) -> bool:
     """True if a block may follow: no overlap, and within int64."""
-    ids = at.tables.metadata.get(_key(at.id), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     end = ids.current.end if ids is not None else 0
     return first >= max(end, 0) and size >= 0 and first <= INT64_MAX - size
 
 
 def request_sent(at: MachineTables) -> None:
-    at.tables.in_flight.put(_request_key(at.id), BlockRequest(is_in_flight=True))
+    at.tables.in_flight.put(_request_key(at), BlockRequest(is_in_flight=True))
 
 
 def request_completed(at: MachineTables) -> None:
-    at.tables.in_flight.drop(_request_key(at.id))
+    at.tables.in_flight.drop(_request_key(at))
 
 
 def request_failed(at: MachineTables, now: int) -> None:
     """Start the backoff at `now`."""
-    at.tables.in_flight.put(_request_key(at.id), BlockRequest(backoff_deadline=now + BACKOFF_MS))
+    at.tables.in_flight.put(_request_key(at), BlockRequest(backoff_deadline=now + BACKOFF_MS))
 
 
 def is_in_flight(at: MachineTables) -> bool:
     """True if the broker waits for a block."""
-    request = at.tables.in_flight.get(_request_key(at.id), BlockRequest)
+    request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     return request is not None and request.is_in_flight
 
 
 def ids_exhausted(at: MachineTables) -> None:
     """Note that ZooKeeper has no block left."""
-    at.tables.in_flight.put(_request_key(at.id), BlockRequest(is_exhausted=True))
+    at.tables.in_flight.put(_request_key(at), BlockRequest(is_exhausted=True))
 
 
 def is_exhausted(at: MachineTables) -> bool:
     """True if ZooKeeper has no block left."""
-    request = at.tables.in_flight.get(_request_key(at.id), BlockRequest)
+    request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     return request is not None and request.is_exhausted
 
 
-def watch_key(broker: int) -> str:
+def watch_key(at: MachineTables) -> str:
     """Return the key that requests watch while the broker has no ids."""
-    return _key(broker)
+    return _key(at)

@@ -66,7 +66,6 @@ def _key(broker: int, topic_id: Uuid, partition: int) -> str:
 def find(
     at: MachineTables, topic_id: Uuid, partition: int, producer_id: int
 ) -> Verification | None:
-    """Return a producer's verification, if any."""
     item = at.tables.in_flight.get(_key(at.id, topic_id, partition), Verifications)
     return None if item is None else item.by_producer.get(producer_id)
 
@@ -146,7 +145,6 @@ _RETRIED = frozenset(
 
 
 def produce_error(error: Error, version: int) -> Error:
-    """Return the error of a Produce for an error of the coordinator."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
     if error is Error.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_SINCE:

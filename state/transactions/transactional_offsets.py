@@ -43,7 +43,6 @@ class PendingOffset(msgspec.Struct, array_like=True):
     is_superseded: bool = False
 
     def is_of(self, topic: str, partition: int) -> bool:
-        """True if the offset is of this partition."""
         return (self.offset.topic, self.offset.partition) == (topic, partition)
 
 
@@ -107,7 +106,6 @@ def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
 def marker_records(
     broker: Broker, producer_id: int, partition: int, is_commit: bool
 ) -> list[Record]:
-    """Return the records of a marker in a partition of `__consumer_offsets`."""
     group_ids = groups_of(broker, producer_id, partition)
     if not group_ids:
         return []
@@ -194,7 +192,6 @@ def apply_deleted(at: MachineTables, record: OffsetDeleted) -> None:
 
 
 def tombstones_of_topic(at: MachineTables, topic_name: str) -> list[OffsetDeleted]:
-    """Return tombstones for pending offsets of a deleted topic."""
     return [
         OffsetDeleted(committed_offsets.group_of(key), topic_name, partition)
         for key, pending in at.tables.groups.items(f"{at.id}/pending/", PendingOffsets)

@@ -53,7 +53,6 @@ class TimerDeadlines:
         self._heap: list[tuple[int, str]] = []
 
     def has(self, cell: str) -> bool:
-        """Whether the cell has a pending deadline."""
         return cell in self._of_cell
 
     def set(self, cell: str, deadline: int) -> None:

@@ -329,7 +329,6 @@ class _Run:
 
 
 def lag_of(client: ClientProperties, settings: Settings) -> LagReader:
-    """Return a reader of the lag of a job."""
     topic = topics.full_name(settings.prefix, topics.REQUESTS)
     return LagReader(client, [topic], settings.checkpoint_dir)
 

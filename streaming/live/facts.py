@@ -57,7 +57,6 @@ class ClusterFacts(msgspec.Struct):
     listeners: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: FactRow) -> None:
-        """Merge a row."""
         known, key, value = self.known, row.key, row.value
         if row.what == "topic":
             known.topics[key] = value

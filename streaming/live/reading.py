@@ -82,7 +82,6 @@ class Half(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def wrapped(self) -> kroxylicious.Wrapped:
-        """The entry."""
         line = SourceLine(self.file, self.line, b"")
         return kroxylicious.Wrapped(
             line, self.time, self.session, self.entry, self.unit_ms, self.label

@@ -1,4 +1,4 @@
-"""Is each clause of tests/clauses/README.md seen by the test that its row names?
+"""Is each clause of docs/seeds.md seen by the test that its row names?
 
 python -m tests.clauses.check [CLAUSE…]       a clause: 000.5, or a seed: 000
 

@@ -43,7 +43,6 @@ class KnownSettings(NamedTuple):
         return {**layers.of_cluster, **layers.of_broker} if layers is not None else {}
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
         rate = client_quotas.connection_rate(self.at, host)
         return None if rate is None else self._rate_limit(broker, rate)
 

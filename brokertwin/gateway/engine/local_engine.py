@@ -104,7 +104,6 @@ class LocalRows(Rows):
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """Add a response."""
         if isinstance(response, dict):  # prepared before it was committed
             response = msgspec.convert(response, response_type(source.header.request_api_key))
         outcome = EngineResponse(response, None, closes_connection, mute_ms)

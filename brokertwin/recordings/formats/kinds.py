@@ -63,7 +63,10 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "debug log of a KafkaJS client",
-        _CLIENT,
+        (
+            "It shows one client: `brokertwin explain client` reads lines that have KafkaJS's"
+            f" fields (broker, clientId, correlationId, error) as JSON. For the rest, {_RECORD}"
+        ),
         (
             rb'"logger":"kafkajs"',
             rb"\b(?:Request|Response) \w+\(key: \d+, version: \d+\)",
