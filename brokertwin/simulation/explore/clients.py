@@ -120,6 +120,9 @@ class TransactionalProducer(Client):
             return [requests.end_txn(self._id, *held, committed, version=version)]
         return []
 
+    def is_done(self, state: ProducerState) -> bool:
+        return state.at == "done"
+
     def receives(self, state: ProducerState, send: Send, response: Any) -> ProducerState:
         """Continue, repeat or fail."""
         if response is None:
@@ -215,6 +218,9 @@ class IdempotentProducer(Client):
             )
             for broker in self._brokers
         ]
+
+    def is_done(self, state: ProducerState) -> bool:
+        return state.at == "done"
 
     def receives(self, state: ProducerState, send: Send, response: Any) -> ProducerState:
         """Continue, repeat, reset or fail."""
@@ -401,6 +407,9 @@ class GroupWorker(Client):
         return Send(
             api="HEARTBEAT", version=version, body=body, label="Heartbeat", may_be_late=False
         )
+
+    def is_done(self, state: WorkerState) -> bool:
+        return state.at == "idle"
 
     def receives(self, state: WorkerState, send: Send, response: Any) -> WorkerState:
         """Continue; join again after a rebalance; fail if fenced."""
