@@ -125,7 +125,8 @@ class TransactionalProducer(Client):
 
     def restarts(self, state: ProducerState) -> ProducerState:
         """Go on with the next transaction, whose records have other names."""
-        return self.start._replace(number=min(state.number + 1, len(self._ends)))
+        start: ProducerState = self.start
+        return start._replace(number=min(state.number + 1, len(self._ends)))
 
     def receives(self, state: ProducerState, send: Send, response: Any) -> ProducerState:
         """Continue, repeat or fail."""
@@ -417,7 +418,8 @@ class GroupWorker(Client):
 
     def restarts(self, state: WorkerState) -> WorkerState:
         """Join as another member."""
-        return self.start._replace(joined=state.joined + 1)
+        start: WorkerState = self.start
+        return start._replace(joined=state.joined + 1)
 
     def receives(self, state: WorkerState, send: Send, response: Any) -> WorkerState:
         """Continue; join again after a rebalance; fail if fenced."""
