@@ -110,9 +110,7 @@ class ClusterFacts(msgspec.Struct):
 def widened(former: LogSpan, new: LogSpan) -> LogSpan:
     """The span of both."""
     return LogSpan(
-        min(former.first, new.first),
-        max(former.last, new.last),
-        max(former.read_at, new.read_at),
+        min(former.first, new.first), max(former.last, new.last), max(former.read_at, new.read_at)
     )
 
 
@@ -121,11 +119,7 @@ def _alive(spans: Iterable[LogSpan], now: int) -> list[LogSpan]:
 
 
 def learned(
-    cluster: str,
-    source: str,
-    exchanges: Iterable[RecordedExchange],
-    facts: ClusterFacts,
-    now: int,
+    cluster: str, source: str, exchanges: Iterable[RecordedExchange], facts: ClusterFacts, now: int
 ) -> Iterator[FactRow]:
     """Yield the facts of exchanges that are not known yet.
 
