@@ -14,7 +14,8 @@ A step is a request of a client, time that passes, or an event of the cluster:
 `keep` names values of the response by their path; `"$session"` in a later request is that value.
 `"lost": true` loses the response on its way: the broker's state changes, the client does not see
 it. `hidden` steps prepare the scene and are not shown. Expected error codes are in `errors`, which
-the tests compare with the model and with a real broker.
+the tests compare with the model and with a real broker. A counterexample of `explore` also has
+`begin`, the time of its first step, and in each step the `nonce` and the `choices` of its event.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ from brokertwin.tables.state_rows import IDENTITY, ItemKind, Row, rows
 
 CLUSTER = "scene"
 START = 1_800_000_000_000
-"""Time of the first step, in ms since 1970."""
+"""Time of the first step without a `begin` in the scene, in ms since 1970."""
 
 STEP_MS = 100
 SHOWN = (
@@ -61,7 +62,7 @@ class Player:
 
     def reset(self) -> None:
         """Start with an empty cluster, after the hidden steps."""
-        settings = BrokerSettings(**self.scene.get("settings", {}))
+        settings = msgspec.convert(self.scene.get("settings", {}), BrokerSettings)
         self._cell = Cell(
             CellSettings(
                 name=CLUSTER,
@@ -72,7 +73,7 @@ class Player:
                 may_intervene=True,
             )
         )
-        self.now = START
+        self.now = self._begin = self.scene.get("begin", START)
         self.kept: dict[str, Any] = {}
         self._count = 0
         self._asked: dict[str, str] = {}
@@ -121,7 +122,7 @@ class Player:
             self.keep(self._keeps.pop(each["id"], {}), each["response"])
         before, self._tables = self._tables, self._read()
         return {
-            "time": self.now - START,
+            "time": self.now - self._begin,
             "request": event.get("request"),
             "responses": responses,
             "waits": "api" in step and all(each["waited"] for each in responses),
@@ -155,7 +156,8 @@ class Player:
         return event | {
             "broker": step.get("broker", self.scene.get("brokers", [1])[0]),
             "connection": step.get("connection", client),
-            "nonce": f"nonce-{self._count}",
+            "nonce": step.get("nonce", f"nonce-{self._count}"),
+            "choices": step.get("choices", {}),
             "requestHeader": header,
             "request": self.filled(step.get("request", {})),
         }

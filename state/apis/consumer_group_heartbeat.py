@@ -43,7 +43,11 @@ from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import consumer_coordinator, group_rules, target_assignment
+from brokertwin.state.groups import (
+    consumer_coordinator,
+    modern_coordinator,
+    target_assignment,
+)
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (
     ConsumerGroupCoordinator,
@@ -124,7 +128,7 @@ def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     """Return Kafka's message for an invalid request, or None."""
     epoch = body.member_epoch
     needs_id = version >= OWN_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
-    blank = group_rules.blank_field(
+    blank = modern_coordinator.blank_field(
         ("MemberId", body.member_id if needs_id else None),
         ("GroupId", body.group_id),
         ("InstanceId", body.instance_id),
@@ -153,7 +157,7 @@ def _invalid_join(body: ConsumerGroupHeartbeatRequest) -> str | None:
 def _parsed(request: Request, denied: Denied) -> ConsumerHeartbeat:
     body: ConsumerGroupHeartbeatRequest = request.body
     return ConsumerHeartbeat(
-        member_id=body.member_id or group_rules.new_member_id(request),
+        member_id=body.member_id or modern_coordinator.new_member_id(request),
         member_epoch=body.member_epoch,
         instance_id=body.instance_id,
         rack_id=body.rack_id,

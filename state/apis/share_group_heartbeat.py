@@ -34,7 +34,7 @@ from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import group_rules, share_group_coordinator
+from brokertwin.state.groups import modern_coordinator, share_group_coordinator
 from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
 from brokertwin.state.groups.share_group_coordinator import (
@@ -93,7 +93,7 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
-    blank = group_rules.blank_field(
+    blank = modern_coordinator.blank_field(
         ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
     )
     if blank is not None:

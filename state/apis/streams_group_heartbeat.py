@@ -50,7 +50,7 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.eras import kafka_4_4
 from brokertwin.state.groups import (
-    group_rules,
+    modern_coordinator,
     streams_coordinator,
     streams_topics,
     topology_topics,
@@ -164,7 +164,7 @@ def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
 
 def _invalid(body: StreamsGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
-    blank = group_rules.blank_field(
+    blank = modern_coordinator.blank_field(
         ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
     )
     if blank is not None:

@@ -21,7 +21,7 @@ Source of that part: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in K
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,10 +29,10 @@ import msgspec
 from brokertwin.protocol.bodies import Body, Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import UNKNOWN, Trait, api_of_key
+from brokertwin.state.apis import share_fetch
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import (
     between_cells,
-    cleaned_logs,
     committing,
     edge_settings,
     expiry,
@@ -42,7 +42,6 @@ from brokertwin.state.cell import (
 )
 from brokertwin.state.cell.apply import RecordEffects
 from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
-from brokertwin.state.cell.broker_events import HANDLERS
 from brokertwin.state.cell.delivery import (
     AtOnce,
     DeliveryOrder,
@@ -52,7 +51,7 @@ from brokertwin.state.cell.delivery import (
     undelayed,
 )
 from brokertwin.state.cell.output_rows import EventRefusedError, Rows
-from brokertwin.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
+from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.coordinators import (
     COORDINATED,
     GROUP_TOPIC,
@@ -84,6 +83,7 @@ from brokertwin.state.core.events import (
     Choices,
     Event,
     Kind,
+    LogMark,
     Reason,
     Refusal,
     RequestHeader,
@@ -95,6 +95,7 @@ from brokertwin.state.core.records import (
     BrokerRegistrationChanged,
     ConfigChanged,
     FeatureLevelChanged,
+    LogCleaned,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -108,7 +109,8 @@ from brokertwin.state.core.tables import IN_MEMORY, CellTables, MachineTables
 from brokertwin.state.eras import high_watermark_truncation, leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
 from brokertwin.state.fetch.shards import ShardLayout
-from brokertwin.state.groups import committed_offsets, kinds, share_states
+from brokertwin.state.groups import committed_offsets, groups, kinds, share_states
+from brokertwin.state.logs import cleaner
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import (
     checkpoints,
@@ -117,6 +119,7 @@ from brokertwin.state.replication import (
     disk,
     elections,
     fetchers,
+    in_sync,
     internal_logs,
     network,
     registrations,
@@ -125,8 +128,61 @@ from brokertwin.state.replication import (
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.internal_logs import WrittenRecords
 from brokertwin.state.replication.registrations import BrokerControlState
-from brokertwin.state.share import state_store
-from brokertwin.state.transactions import transactional_ids, transactional_offsets
+from brokertwin.state.share import share_partitions, state_store
+from brokertwin.state.transactions import (
+    transaction_coordinator,
+    transactional_ids,
+    transactional_offsets,
+)
+
+_cleaned_decoder = msgspec.json.Decoder(LogCleaned)
+
+
+def cleaned_log(
+    broker: Broker, body: msgspec.Raw, seen: LogMark | None
+) -> LogCleaned | Refusal | None:
+    """Return the record of a pass over a broker's log, or why it is impossible.
+
+    None if the log has changed since the pass started (`seen`); the pass is repeated.
+    """
+    cleaned = decode_body(body, _cleaned_decoder)
+    if isinstance(cleaned, Refusal):
+        return cleaned
+    assert isinstance(cleaned, LogCleaned), "as it was decoded"
+    log = broker.log(cleaned.topic_id, cleaned.partition)
+    if seen is not None and (log is None or cleaner.log_mark(log) != seen):
+        return None
+    wrong = cleaner.cleaning_violation(log, cleaned)
+    return Refusal(Reason.NOT_POSSIBLE, wrong) if wrong else cleaned
+
+
+TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
+    copying.IN_SYNC_TIMER: in_sync.fire,
+    copying.FETCH_TIMER: copying.fire,
+    throttles.THROTTLE_TIMER: copying.release_throttled,
+    groups.TIMER: kinds.fire,
+    LOADING: handover.fire,
+    share_partitions.TIMER: share_partitions.fire,
+    transactional_ids.TIMER: transaction_coordinator.fire,
+}
+"""Kind of a timer to its handler, which gets the broker and the rest of the timer's name."""
+
+CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
+    elections.LEADERS_TIMER: elections.fire,
+}
+"""The same for timers of the controller."""
+
+
+def _disconnected(broker: Broker, event: Event) -> Decision:
+    client_instances.forget_connection(broker, event.connection)
+    return share_fetch.disconnected(broker, event.connection)
+
+
+HANDLERS: dict[Kind, Callable[[Broker, Event], Decision]] = {
+    Kind.EXPIRE_MEMBERS: lambda broker, event: kinds.expire(broker, event.group, event.members),
+    Kind.DISCONNECT: _disconnected,
+}
+"""Kind of an event to its handler."""
 
 
 def api_of(header: RequestHeader, settings: BrokerSettings) -> Api:
@@ -334,7 +390,7 @@ class CellLoop:
 
     def _clean_log(self, event: Event) -> None:
         """Apply the result of a pass of the log cleaner."""
-        cleaned = cleaned_logs.decide(self.broker(event.broker), event.cleaned, event.seen)
+        cleaned = cleaned_log(self.broker(event.broker), event.cleaned, event.seen)
         if isinstance(cleaned, Refusal):
             raise EventRefusedError(cleaned.reason, cleaned.detail)
         if cleaned is not None:

@@ -7,6 +7,8 @@ them; only `apply` (`state/cell/apply.py`) writes durable state.
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.access import authorizer
@@ -18,18 +20,59 @@ from brokertwin.state.cluster import (
     features,
     image,
     retention_limits,
-    topic_rules,
 )
 from brokertwin.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
-from brokertwin.state.cluster.topic_rules import TopicRules
-from brokertwin.state.configs import listeners, log_dirs
+from brokertwin.state.cluster.retention_limits import rolling_rules_of
+from brokertwin.state.configs import codecs, listeners, log_dirs
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokertwin.state.core.decision import CONTROLLER, Request
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables, MachineTables
-from brokertwin.state.logs import log
+from brokertwin.state.logs import log, producer, record_validation
 from brokertwin.state.logs.log import UNSEALED, Log, log_key
 from brokertwin.state.logs.log_tail import LogTail
+
+
+class TopicRules(msgspec.Struct, frozen=True):
+    """Largest batch and segment in bytes, checks of records and sequences, and the codec.
+
+    The edge recompresses batches with `codec`; None keeps them as they are.
+    """
+
+    max_message_bytes: int
+    records: record_validation.RecordRules
+    producers: producer.SequenceRules
+    segment_bytes: int
+    codec: TopicCodec | None = None
+
+
+def rules_of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
+    configs = topic.configs
+    policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
+    kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)
+    records = record_validation.RecordRules(
+        "compact" in policy,
+        kind == "LogAppendTime",
+        int(
+            configs.get(
+                "message.timestamp.before.max.ms", settings.log_message_timestamp_before_max_ms
+            )
+        ),
+        int(
+            configs.get(
+                "message.timestamp.after.max.ms", settings.log_message_timestamp_after_max_ms
+            )
+        ),
+    )
+    sequences = producer.SequenceRules(
+        settings.brokertwin_reject_unknown_producer,
+        settings.brokertwin_duplicates_below_expected,
+        settings.transaction_partition_verification_enable,
+    )
+    most = int(configs.get("max.message.bytes", settings.message_max_bytes))
+    segment_bytes = rolling_rules_of(configs, settings).segment_bytes
+    return TopicRules(most, records, sequences, segment_bytes, codecs.of_topic(configs, settings))
 
 
 class PartitionTail(LogTail):
@@ -211,7 +254,7 @@ class Machine(MachineTables):
         """The topic's checks of appended batches."""
         found = self._rules.get(topic.topic_id)
         if found is None:
-            found = self._rules[topic.topic_id] = topic_rules.of_topic(topic, self.settings)
+            found = self._rules[topic.topic_id] = rules_of_topic(topic, self.settings)
         return found
 
     def described(

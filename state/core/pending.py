@@ -213,7 +213,7 @@ def timers_of(table: Table, prefix: str) -> list[str]:
 def set_timer(table: Table, name: str, deadline: int | None) -> None:
     """Set when a machine's timer fires; None stops it.
 
-    `name` begins with the kind of the timer and a slash (`state/cell/timers.py`).
+    `name` begins with the kind of the timer and a slash (`state/cell/event_loop.py`).
     """
     key = _TIMER + name
     timer = table.get(key, MachineTimer)

@@ -29,15 +29,15 @@ from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.group_records import GroupRecord
-from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups import (
+    consumer_group,
     conversion,
     groups,
     member_assignment,
     regex_resolution,
-    subscriptions,
     target_assignment,
 )
+from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
@@ -227,7 +227,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         group, regex = self.group, change.after.subscribed_topic_regex
         if not regex and not group.regex_subscribers:
             return
-        after = subscriptions.of(group, [change.before], [change.after])
+        after = consumer_group.subscriptions_of(group, [change.before], [change.after])
         has_new = bool(regex) and regex not in group.regex_subscribers
         recorded = heartbeat.resolves_regexes
         if regex_resolution.is_due(
@@ -295,13 +295,13 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     ) -> GroupEpoch:
         """Return the group epoch, bumped if subscriptions or topics have changed."""
         group = self.group
-        known = subscriptions.of(group)
+        known = consumer_group.subscriptions_of(group)
         metadata_hash = target_assignment.metadata_hash(self._broker, known.topics)
         is_current = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
         if not has_changed and is_current:
             is_homogeneous = known.is_homogeneous(len(group.members))
             return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
-        changed = subscriptions.of(group, [before], [after])
+        changed = consumer_group.subscriptions_of(group, [before], [after])
         metadata_hash = target_assignment.metadata_hash(self._broker, changed.topics)
         is_new = after.member_id not in group.members
         member_count = len(group.members) + (
@@ -403,7 +403,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             self._stop_timers(member.member_id)
         regexes = regex_resolution.last_of_its_regex(self.group, members)
         self.records += rows.regex_tombstones(self.group.group_id, regexes)
-        left = subscriptions.of(self.group, members).topics
+        left = consumer_group.subscriptions_of(self.group, members).topics
         self._bump(target_assignment.metadata_hash(self._broker, left))
 
     def downgrade(self, change: conversion.Downgrade, *, is_rebalanced: bool) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Collection
 from typing import Any, Generic
 
 from brokertwin.protocol.errors import Error
+from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import Resumed
+from brokertwin.state.core.decision import Request, Resumed
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
@@ -51,6 +52,19 @@ class ModernGroupCoordinator(ABC, Generic[Modern]):
     def _set_timer(self, timer: str, deadline: int | None) -> None:
         _tables, _broker = self._broker.tables, self._broker.id
         groups.set_timer(self._broker, self.group.group_id, timer, deadline)
+
+
+def blank_field(*fields: tuple[str, str | None]) -> str | None:
+    """Return Kafka's message for the first blank field; None is not blank."""
+    for name, value in fields:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    return None
+
+
+def new_member_id(request: Request) -> str:
+    """Return a member id: the recorded choice, or derived from the nonce."""
+    return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
 def not_found(kind: str, group_id: str, member_epoch: int) -> Rejection:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.groups import range_assignor, subscriptions, uniform_assignor
+from brokertwin.state.groups import consumer_group, range_assignor, uniform_assignor
 from brokertwin.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
@@ -112,13 +112,13 @@ def _subscriber(broker: Broker, group: ConsumerGroup, member: ConsumerMember) ->
     target = (
         group.target_of(member) if is_known_instance else group.target.get(member.member_id, {})
     )
-    names = subscriptions.topics_of(group, member)
+    names = consumer_group.topics_of(group, member)
     return Subscriber(member.instance_id, _ids(broker, names), len(names), target)
 
 
 def topic_ids(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> list[Uuid]:
     """Return the ids of a member's existing subscribed topics."""
-    return _ids(broker, subscriptions.topics_of(group, member))
+    return _ids(broker, consumer_group.topics_of(group, member))
 
 
 def _ids(broker: Broker, names: list[str]) -> list[Uuid]:

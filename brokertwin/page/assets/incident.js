@@ -150,7 +150,7 @@ export function show(root, page) {
     return element("div", { class: "more" },
       element("p", {}, element("b", {}, "Rule "), `${finding.rule} [${finding.source}]`),
       element("p", {}, element("b", {}, "Do "), finding.do),
-      finding.certainty === "unknown" ? element("p", {}, "The recording does not show the cause.") : null,
+      finding.certainty === "unknown" ? element("p", {}, `The recording does not show ${finding.count > 1 ? "each" : "the"} cause.`) : null,
       more.length ? element("p", {}, element("b", {}, "What followed")) : null,
       ...lines(more, each => element("li", {},
         element("button", { onclick: () => follow(each) }, `${clock(page, each.from).slice(0, 8)} ${each.kind} ${each.subject}`),

@@ -238,7 +238,7 @@ class Explorer:
         machine.load(state)
         topics = model.cluster.topics
         between, machine.held.between = machine.held.between, frozenset()
-        for send in (*_setup(model), *model.cluster.setup):
+        for send in (*setup_of(model), *model.cluster.setup):
             for _ in range(SETUP_TRIES):
                 event = self._event(send, "setup", f"setup-{send.label}", -1)
                 event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
@@ -298,6 +298,14 @@ class Explorer:
         found += [("deliver", *way) for way, _ in world.cell.waiting]
         found += self._fault_steps(world.left, facts)
         return found
+
+    def is_done(self, world: World) -> bool:
+        """True if all clients have done what they wanted."""
+        clients = self.model.clients
+        return all(
+            run.waiting is None and client.is_done(run.state)
+            for client, run in zip(clients, world.clients, strict=True)
+        )
 
     def sends(self, world: World, number: int) -> tuple[Send, ...]:
         """Return the requests that a client may send."""
@@ -744,7 +752,8 @@ def _own(effect: Effect, event_id: str) -> Answer | None:
     return next((each for each in effect.answers if each.event_id == event_id), None)
 
 
-def _setup(model: Model) -> Iterator[Send]:
+def setup_of(model: Model) -> Iterator[Send]:
+    """Return the requests that make the topics and the coordinators of a model."""
     cluster = model.cluster
     replicas = cluster.replicas or min(cluster.brokers, 3)
     configs = [{"name": name, "value": value} for name, value in cluster.topic_configs.items()]
