@@ -32,7 +32,7 @@ def client(broker: KafkaBroker, user: str) -> ClientProperties:
 
 
 def test_no_right_on_a_group_is_needed() -> None:
-    """librdkafka looks for the coordinator of a consumer's group although it never joins it."""
+    """A consumer of librdkafka looks for the coordinator of a group that it never joins."""
     with KafkaBroker(
         topics=["facts"],
         config={"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"},
