@@ -167,4 +167,4 @@ def _all_refused(
     )
 
 
-API = Api(kafka_apis.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest, handle)
+API = Api(kafka_apis.ALTER_PARTITION_REASSIGNMENTS, handle)

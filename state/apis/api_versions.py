@@ -127,4 +127,4 @@ def _is_valid(body: ApiVersionsRequest) -> bool:
     )
 
 
-API = Api(kafka_apis.API_VERSIONS, ApiVersionsRequest, _handle)
+API = Api(kafka_apis.API_VERSIONS, _handle)

@@ -140,4 +140,4 @@ def _refuse_all(body: CreateAclsRequest, error: Error, message: str | None) -> D
     return Decision(response=CreateAclsResponse(results=results))
 
 
-API = Api(kafka_apis.CREATE_ACLS, CreateAclsRequest, _handle)
+API = Api(kafka_apis.CREATE_ACLS, _handle)

@@ -149,11 +149,9 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
 
 API: Api = Api(
     kafka_apis.DELETE_GROUPS,
-    DeleteGroupsRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=DeleteGroupsResponse,
     earlier_writes=earlier_writes.of_deleted_groups,
     results=uncommitted.RESULTS_OF_GROUPS,
 )

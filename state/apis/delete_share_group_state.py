@@ -52,9 +52,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 API = Api(
     kafka_apis.DELETE_SHARE_GROUP_STATE,
-    DeleteShareGroupStateRequest,
     handle,
-    response_type=ShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("delete", "delete-share-group-state"),
     is_sent_when_committed=True,

@@ -24,7 +24,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.end_txn import EndTxnRequest, EndTxnResponse
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.transactions import transaction_coordinator
 from brokertwin.state.transactions.transactions import (
@@ -43,7 +43,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     name = body.transactional_id
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return Decision(response=EndTxnResponse(error_code=denied))
+        raise Refused(denied)
     outcome = transaction_coordinator.end(
         broker,
         name,
@@ -62,4 +62,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=outcome.records, response=response, messages=outcome.messages)
 
 
-API = Api(kafka_apis.END_TXN, EndTxnRequest, handle)
+API = Api(kafka_apis.END_TXN, handle)

@@ -581,4 +581,4 @@ def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> Fet
     return response
 
 
-API = Api(kafka_apis.FETCH, FetchRequest, handle, ready=ready, complete=complete)
+API = Api(kafka_apis.FETCH, handle, ready=ready, complete=complete)

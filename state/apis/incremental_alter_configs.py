@@ -57,4 +57,4 @@ def decision(
     return Decision(records=records, response=AlterConfigsResponse(responses=responses))
 
 
-API = Api(kafka_apis.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, handle)
+API = Api(kafka_apis.INCREMENTAL_ALTER_CONFIGS, handle)

@@ -173,7 +173,6 @@ def _refused(error: Error, version: int = FENCED_SINCE) -> Decision:
 
 API = Api(
     kafka_apis.INIT_PRODUCER_ID,
-    InitProducerIdRequest,
     handle,
     ready=ready,
     complete=complete,

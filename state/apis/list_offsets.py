@@ -231,4 +231,4 @@ def _failed(wanted: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionR
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)
 
 
-API = Api(kafka_apis.LIST_OFFSETS, ListOffsetsRequest, handle, response_type=ListOffsetsResponse)
+API = Api(kafka_apis.LIST_OFFSETS, handle)

@@ -60,4 +60,4 @@ def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopicReassignment:
     return OngoingTopicReassignment(name=topic.name, partitions=partitions)
 
 
-API = Api(kafka_apis.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest, handle)
+API = Api(kafka_apis.LIST_PARTITION_REASSIGNMENTS, handle)

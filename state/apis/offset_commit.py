@@ -424,11 +424,9 @@ def _partition_response(partition: int, error: Error) -> OffsetCommitResponsePar
 
 API: Api = Api(
     kafka_apis.OFFSET_COMMIT,
-    OffsetCommitRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=OffsetCommitResponse,
     earlier_writes=earlier_writes.of_commit,
     results=uncommitted.ACCEPTED | {Error.OFFSET_METADATA_TOO_LARGE},
 )

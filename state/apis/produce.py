@@ -620,6 +620,4 @@ def _not_leader(topic: Topic, produced: PartitionProduceData) -> AppendResult:
     return outcome
 
 
-API = Api(
-    kafka_apis.PRODUCE, ProduceRequest, handle, ready=acks.ready, complete=complete, resume=resume
-)
+API = Api(kafka_apis.PRODUCE, handle, ready=acks.ready, complete=complete, resume=resume)

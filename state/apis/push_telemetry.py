@@ -70,4 +70,4 @@ def _error(broker: Broker, instance: ClientInstance, body: PushTelemetryRequest)
     return Error.NONE
 
 
-API = Api(kafka_apis.PUSH_TELEMETRY, PushTelemetryRequest, handle)
+API = Api(kafka_apis.PUSH_TELEMETRY, handle)

@@ -131,6 +131,4 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     return _respond(broker, state)
 
 
-API = Api(
-    kafka_apis.SHARE_ACKNOWLEDGE, ShareAcknowledgeRequest, handle, resume=resume, complete=complete
-)
+API = Api(kafka_apis.SHARE_ACKNOWLEDGE, handle, resume=resume, complete=complete)

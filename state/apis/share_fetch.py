@@ -541,7 +541,6 @@ def _state_of(waiting: PendingRequest) -> DelayedShareFetch:
 
 API = Api(
     kafka_apis.SHARE_FETCH,
-    ShareFetchRequest,
     handle,
     ready=ready,
     resume=resume,

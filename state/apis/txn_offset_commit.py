@@ -427,7 +427,6 @@ def pending_body(waiting: PendingRequest) -> Body:
 
 API: Api = Api(
     kafka_apis.TXN_OFFSET_COMMIT,
-    TxnOffsetCommitRequest,
     handle,
     complete=complete,
     resume=resume,

@@ -184,10 +184,8 @@ class _Writer:
 
 API = Api(
     kafka_apis.WRITE_TXN_MARKERS,
-    WriteTxnMarkersRequest,
     handle,
     on_reply=on_response,
-    response_type=WriteTxnMarkersResponse,
     uncommitted=uncommitted.error_of_the_log,
     commit_timeout_ms=lambda settings: settings.request_timeout_ms,
     is_sent_when_committed=True,
