@@ -145,7 +145,7 @@ def coordinator_key_of(key: str) -> str:
 
 
 def keys(at: MachineTables) -> list[str]:
-    """Return the keys of a broker's states; `table` is `groups`."""
+    """Return the keys of a broker's states."""
     return at.tables.groups.keys(f"{at.id}/{KIND}/")
 
 
@@ -155,7 +155,7 @@ def is_state(key: str) -> bool:
 
 
 def tombstones_of_topic(at: MachineTables, topic_id: Uuid) -> list[ShareStateWritten]:
-    """Return tombstones for a deleted topic; `table` is `groups`.
+    """Return tombstones for a deleted topic.
 
     Source: `ShareCoordinatorShard.maybeCleanupShareState`.
     """
@@ -168,7 +168,7 @@ def tombstones_of_topic(at: MachineTables, topic_id: Uuid) -> list[ShareStateWri
 
 
 def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
-    """Delete the states of a deleted topic; `table` is `groups`."""
+    """Delete the states of a deleted topic."""
     for key in keys(at):
         if key.split("/")[3] == topic_id:
             at.tables.groups.drop(key)
