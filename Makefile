@@ -61,7 +61,7 @@ exam-record: setup ## record goldens of exam scenarios (ARGS: names, or --all; d
 score: $(VENV)/.installed ## are statements of audit and live true? SEEDS=1000 simulated clusters and recorded accidents
 	@$(BIN)/python -m tests.score.scoring $(or $(SEEDS),200)
 
-clauses: $(VENV)/.installed ## break the clauses of tests/clauses/README.md one by one: does the named test fail? ONLY="000 002.9"
+clauses: $(VENV)/.installed ## break the clauses of docs/seeds.md one by one: does the named test fail? ONLY="000 002.9"
 	@$(BIN)/python -m tests.clauses.check $(ONLY)
 
 mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?

@@ -12,7 +12,8 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.page.assembly import ASSETS
-from brokertwin.page.scenes import KEYS, Player, SceneError
+from brokertwin.page.scenes import Player, SceneError
+from brokertwin.protocol.kafka_apis import API_KEYS
 
 SCENES = "scenes"
 _players: dict[str, Player] = {}
@@ -56,7 +57,7 @@ def scenes() -> str:
 def start(scene: str) -> str:
     """Start a scene, given as JSON, from its beginning. Returns its tables and the APIs."""
     _players["scene"] = player = Player(json.loads(scene))
-    return json.dumps({"tables": player.tables(), "apis": sorted(KEYS)})
+    return json.dumps({"tables": player.tables(), "apis": sorted(API_KEYS)})
 
 
 def do(step: str) -> str:

@@ -366,7 +366,7 @@ SILENT_MS = 3_000
 """Without a heartbeat for longer a broker is shown as silent; Kafka's default interval is 2 s."""
 
 SPAN_FIELDS = {
-    "group": ("generation", "epoch", "members", "silent"),
+    "group": ("generation", "epoch", "members", "silent", "deleted by"),
     "transaction": ("transaction", "epoch"),
     "partition": ("leader", "in sync"),
     "broker": ("controller", "log"),
@@ -429,8 +429,10 @@ def _label(kind: str, state: State) -> tuple[str, str]:
         numbers = {name: state.get(name) for name in ("generation", "epoch")}
         parts = [f"{name} {number}" for name, number in numbers.items() if number is not None]
         members, silent = state.get("members"), state.get("silent")
-        parts += [counted(members, "member")] if members is not None else []
-        parts += [f"{silent} silent"] if silent else []
+        if state.get("deleted by") is not None:
+            return "deleted", "gone"
+        if members is not None:
+            parts.append(f"{silent} of {members} silent" if silent else counted(members, "member"))
         return ", ".join(parts), "busy" if silent else "gone" if members == 0 else "calm"
     if kind == "transaction":
         value = str(state.get("transaction"))

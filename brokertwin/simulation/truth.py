@@ -484,7 +484,7 @@ class Truth:
                 self.batches.setdefault(place, {})[record.batch.base_offset] = record.batch
 
     def _leads(self, cell: Cell, machine: int, record: LogStartMoved) -> bool:
-        topic = image.topic_by_id(cell.tables.metadata, CONTROLLER, record.topic_id)
+        topic = image.topic_by_id(cell.tables.of(CONTROLLER), record.topic_id)
         if topic is None or record.partition >= len(topic.partitions):
             return False
         return topic.partitions[record.partition].leader == machine
@@ -514,24 +514,24 @@ def _names_of(keys: Iterable[str]) -> Iterator[str]:
 def _groups_in(cell: Cell, brokers: Sequence[int]) -> set[str]:
     found: set[str] = set()
     for broker in brokers:
-        found.update(groups.stored_ids(cell.tables, broker))
-        found.update(groups.live_ids(cell.tables, broker))
+        found.update(groups.stored_ids(cell.tables.of(broker)))
+        found.update(groups.live_ids(cell.tables.of(broker)))
     return found
 
 
 def _coordinator(cell: Cell, topic: str, name: str) -> int:
     """Return the leader of the partition of an internal topic that has a name; -1 for none."""
-    found = image.topic_by_name(cell.tables.metadata, CONTROLLER, topic)
+    found = image.topic_by_name(cell.tables.of(CONTROLLER), topic)
     if found is None:
         return -1
     return found.partitions[partition_for(name, len(found.partitions))].leader
 
 
 def _group_at(cell: Cell, broker: int, name: str) -> _Group | None:
-    live = groups.find_live(cell.tables, broker, name)
+    live = groups.find_live(cell.tables.of(broker), name)
     if live is not None:
         return _of_classic(live, broker)
-    stored = groups.find_stored(cell.tables.groups, broker, name)
+    stored = groups.find_stored(cell.tables.of(broker), name)
     if stored is None:
         return None
     if isinstance(stored, StoredClassicGroup):

@@ -57,7 +57,6 @@ class ClusterFacts(msgspec.Struct):
     listeners: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: FactRow) -> None:
-        """Merge a row."""
         known, key, value = self.known, row.key, row.value
         if row.what == "topic":
             known.topics[key] = value
@@ -113,9 +112,7 @@ class ClusterFacts(msgspec.Struct):
 def widened(former: LogSpan, new: LogSpan) -> LogSpan:
     """The span of both."""
     return LogSpan(
-        min(former.first, new.first),
-        max(former.last, new.last),
-        max(former.read_at, new.read_at),
+        min(former.first, new.first), max(former.last, new.last), max(former.read_at, new.read_at)
     )
 
 
@@ -124,11 +121,7 @@ def _alive(spans: Iterable[LogSpan], now: int) -> list[LogSpan]:
 
 
 def learned(
-    cluster: str,
-    source: str,
-    exchanges: Iterable[RecordedExchange],
-    facts: ClusterFacts,
-    now: int,
+    cluster: str, source: str, exchanges: Iterable[RecordedExchange], facts: ClusterFacts, now: int
 ) -> Iterator[FactRow]:
     """Yield the facts of exchanges that are not known yet.
 

@@ -308,7 +308,6 @@ STATE_SCHEMA = ", ".join(["entity BINARY", *(f"{each.column} {each.struct}" for 
 
 
 def state_of(entity: bytes, row: Row | None) -> tuple[Any, ...]:
-    """The state row of an entity, for Spark."""
     structs = [
         _as_tuple(row.values) if row is not None and row.table is each else None for each in TABLES
     ]

@@ -1,1 +1,1 @@
-"""Breaks of the clauses of tests/clauses/README.md."""
+"""Breaks of the clauses of docs/seeds.md."""

@@ -1,4 +1,4 @@
-"""The rows of tests/clauses/README.md."""
+"""The rows of docs/seeds.md."""
 
 import re
 from functools import cache
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tests.support.sources import ROOT
 
-PAGE = ROOT / "tests" / "clauses" / "README.md"
+PAGE = ROOT / "docs" / "seeds.md"
 _NAMED = re.compile(r"`([\w/]+\.py)::(\w+)[^`]*`")
 
 

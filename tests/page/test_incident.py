@@ -54,7 +54,7 @@ def test_a_group_shows_its_generation_and_members_at_a_moment() -> None:
         ("raw_group_errors", "raw_group_errors.17.group", "generation 5, 0 members", 9_708),
         ("static_members_classic", "group", "generation 1, 2 members", 20_827),
         ("consumer_protocol", "group", "epoch 4, 2 members", 8_759),
-        ("share_sessions", "si-first", "epoch 2, 1 member, 1 silent", 4_057),
+        ("share_sessions", "si-first", "epoch 2, 1 of 1 silent", 4_057),
     ],
 )
 def test_a_member_is_gone_from_the_moment_it_expires(

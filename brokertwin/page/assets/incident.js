@@ -4,8 +4,8 @@ import { clock, decode, duration, exchangeOf, laneOf, lastAt, linkOf, matches, n
 import { GLYPHS, drawAxis, drawLane, drawOverview, heightOf, shades } from "./lanes.js";
 
 const KINDS = {
-  group: "Groups", transaction: "Transactions", client: "Clients", partition: "Partitions",
-  broker: "Brokers", producer: "Producers", session: "Fetch sessions",
+  group: "Groups", transaction: "Transactions", broker: "Brokers", client: "Clients",
+  partition: "Partitions", producer: "Producers", session: "Fetch sessions",
 };
 const LANES_SHOWN = 8;
 const LINES_SHOWN = 10;
@@ -26,7 +26,11 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Show the page of a document below a root element. */
+/**
+ * Show the page of a document below a root element.
+ * @param {HTMLElement} root
+ * @param {import("./model.js").Page} page
+ */
 export function show(root, page) {
   const view = viewOf(page, location.hash);
   const rows = new Map();
@@ -101,7 +105,9 @@ export function show(root, page) {
     draw();
   });
 
+  /** @returns {[string, import("./model.js").Lane[], number][]} */
   function shownLanes() {
+    /** @type {[string, import("./model.js").Lane[], number][]} */
     const shown = [];
     for (const kind of Object.keys(KINDS)) {
       const all = page.lanes.filter(each => each.kind === kind && isFound(each));
@@ -144,7 +150,7 @@ export function show(root, page) {
     return element("div", { class: "more" },
       element("p", {}, element("b", {}, "Rule "), `${finding.rule} [${finding.source}]`),
       element("p", {}, element("b", {}, "Do "), finding.do),
-      finding.certainty === "unknown" ? element("p", {}, "The recording does not show the cause.") : null,
+      finding.certainty === "unknown" ? element("p", {}, `The recording does not show ${finding.count > 1 ? "each" : "the"} cause.`) : null,
       more.length ? element("p", {}, element("b", {}, "What followed")) : null,
       ...lines(more, each => element("li", {},
         element("button", { onclick: () => follow(each) }, `${clock(page, each.from).slice(0, 8)} ${each.kind} ${each.subject}`),
@@ -322,7 +328,7 @@ export function show(root, page) {
 
   function moveLane(direction) {
     const shown = shownLanes().flatMap(each => each[1]);
-    const at = shown.indexOf(view.lane);
+    const at = shown.findIndex(each => each === view.lane);
     const next = shown[Math.min(shown.length - 1, Math.max(0, at + direction))];
     if (next) select(next, view.moment ?? 0);
   }
@@ -359,9 +365,9 @@ export function show(root, page) {
 
 /** Show the document that a self-contained page carries. */
 export async function main() {
-  const root = document.getElementById("root");
+  const root = /** @type {HTMLElement} */ (document.getElementById("root"));
   try {
-    show(root, await decode(document.getElementById("document").textContent));
+    show(root, await decode(document.getElementById("document")?.textContent ?? ""));
   } catch (error) {
     root.textContent = `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`;
   }

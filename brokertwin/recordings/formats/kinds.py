@@ -38,7 +38,8 @@ _CLIENT = (
     f" For the rest, {_RECORD}"
 )
 _JAVA = (
-    "`brokertwin explain client` reads it if org.apache.kafka.clients.NetworkClient is at DEBUG."
+    "`brokertwin explain client` reads the refusals in it, and all requests if"
+    " org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
 )
 _BATCHES = (
@@ -62,7 +63,10 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "debug log of a KafkaJS client",
-        _CLIENT,
+        (
+            "It shows one client: `brokertwin explain client` reads lines that have KafkaJS's"
+            f" fields (broker, clientId, correlationId, error) as JSON. For the rest, {_RECORD}"
+        ),
         (
             rb'"logger":"kafkajs"',
             rb"\b(?:Request|Response) \w+\(key: \d+, version: \d+\)",

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from brokertwin.protocol.bodies import Body, render
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Send
 from brokertwin.simulation.explore.invariants import names_of
 from brokertwin.simulation.explore.machine import T0, error_codes
 from brokertwin.simulation.explore.shown import Story
-from brokertwin.simulation.explore.world import API_KEYS, Exchange, Happening
+from brokertwin.simulation.explore.world import Exchange, Happening
 
 MARGIN_MS = 500
 """Added to each wait: a broker checks its deadlines now and then."""
