@@ -8,9 +8,7 @@ Kafka; KIP-932.
 """
 
 from brokertwin.protocol import kafka_apis
-from brokertwin.protocol.generated.delete_share_group_state import (
-    DeleteShareGroupStateRequest,
-)
+from brokertwin.protocol.generated.delete_share_group_state import DeleteShareGroupStateRequest
 from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
     ShareGroupStateResponse,

@@ -168,7 +168,7 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
 """Kind of a timer to its handler, which gets the broker and the rest of the timer's name."""
 
 CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
-    elections.LEADERS_TIMER: elections.fire,
+    elections.LEADERS_TIMER: elections.fire
 }
 """The same for timers of the controller."""
 

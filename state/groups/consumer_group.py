@@ -298,9 +298,7 @@ class Subscriptions(NamedTuple):
 
 
 def subscriptions_of(
-    group: ConsumerGroup,
-    former: Iterable[ConsumerMember] = (),
-    new: Iterable[ConsumerMember] = (),
+    group: ConsumerGroup, former: Iterable[ConsumerMember] = (), new: Iterable[ConsumerMember] = ()
 ) -> Subscriptions:
     """Return a group's subscriptions after some members are replaced."""
     removed, added = list(former), list(new)

@@ -26,11 +26,7 @@ from brokertwin.state.groups.classic_group import (
     ClassicGroupState,
     ClassicMember,
 )
-from brokertwin.state.groups.consumer_group import (
-    ConsumerGroup,
-    ConsumerMember,
-    classic_metadata,
-)
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, classic_metadata
 from brokertwin.state.groups.consumer_protocol import Partitions
 
 BOTH_WAYS, UP, DOWN, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
