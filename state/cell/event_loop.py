@@ -241,12 +241,6 @@ ENCODED = (msgspec.Raw, dict)
 
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
-_SERVED = frozenset(
-    (key, version)
-    for key, api in BUILT.items()
-    for version in range(api.versions[0], api.versions[1] + 1)
-)
-
 
 class Replied(NamedTuple):
     """Another machine has replied to a message of the pending request."""
@@ -470,8 +464,9 @@ class CellLoop:
         if not network.serves(tables.cluster, event.broker):
             self._refuse(event.broker)
         assert header is not None
-        is_served = (header.request_api_key, header.request_api_version) in _SERVED
-        api = BUILT[header.request_api_key] if is_served else api_of(header, self._given)
+        api = BUILT.get(header.request_api_key)
+        if api is None or header.request_api_version not in api.served:
+            api = api_of(header, self._given)
         body: Any = event.request
         if type(body) in ENCODED:  # `isinstance` of a struct is slow
             body = decode_body(event.request, _decoders[api.key])
