@@ -359,7 +359,7 @@ PLANTED: tuple[Planted, ...] = (
         "follower-cells-cut",
         "leaders in other cells hear of a broker that is cut off",
         "brokertwin.state.cell.event_loop",
-        "            self._outward.cut_off(broker)\n",
+        "            self._other_cells.cut_off(broker)\n",
         "            pass\n",
     ),
     Planted(
