@@ -254,7 +254,7 @@ class Exchanges:
             header=RequestHeader(found.key, found.version, number, client),
             request=raw(found.body),
             response=NO_RESPONSE,
-            rest={"isText": msgspec.Raw(b"true")},
+            fields={"isText": msgspec.Raw(b"true")},
         )
 
     @staticmethod

@@ -4,7 +4,7 @@ docs/capture.md describes the format, which also has the end of a connection. Ot
 (`listener`, `isForwarded`, `securityProtocol`, stage times) keep the log's names.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -46,6 +46,23 @@ NO_TIME = "no time"
 """Reason for lines of exchanges without date and time."""
 
 
+class Details(msgspec.Struct, rename="camel"):
+    """Fields beside the header and the bodies, named as in Kafka's request log; times are in ms."""
+
+    response_time: float = 0.0
+    principal: str = "User:ANONYMOUS"
+    host: str = ""
+    listener: str = ""
+    is_forwarded: bool = False
+    is_text: bool = False
+    request_api_version_deprecated: bool = False
+    request_queue_time_ms: float = 0.0
+    local_time_ms: float = 0.0
+    remote_time_ms: float = 0.0
+    response_queue_time_ms: float = 0.0
+    send_time_ms: float = 0.0
+
+
 class Document(msgspec.Struct):
     """An exchange, or the end of a connection.
 
@@ -59,11 +76,12 @@ class Document(msgspec.Struct):
         header: of the request.
         request: its body, JSON.
         response: the response body, JSON; NO_RESPONSE if the log has none.
-        rest: all other fields of the document.
+        fields: all other fields of the document, or how they are read when they are needed.
         kind: a request, or a disconnect with only time and connection.
         label: container, pod, host or file name around the line; may be empty.
         arrival: the time, or that of the connection's last request if later; None if other lines
             have to show it.
+        read: the fields that `details` returns, if they were read already.
     """
 
     place: str
@@ -75,10 +93,11 @@ class Document(msgspec.Struct):
     header: RequestHeader
     request: msgspec.Raw
     response: msgspec.Raw
-    rest: Fields
+    fields: Fields | Callable[[], Fields]
     kind: Kind = Kind.REQUEST
     label: str = ""
     arrival: int | None = None
+    read: Details | None = None
 
     @property
     def is_request(self) -> bool:
@@ -87,6 +106,20 @@ class Document(msgspec.Struct):
     @property
     def api(self) -> str:
         return api_name(self.header.request_api_key)
+
+    @property
+    def rest(self) -> Fields:
+        """All fields beside those of the document's attributes."""
+        if callable(self.fields):
+            self.fields = self.fields()
+        return self.fields
+
+    @property
+    def details(self) -> Details:
+        """The other fields that readers use. Raises msgspec.MsgspecError if they are damaged."""
+        if self.read is None:
+            self.read = _details_decoder.decode(_encoder.encode(self.rest))
+        return self.read
 
     def encoded(self) -> bytes:
         """Encode the document as a line of JSON without a terminator."""
@@ -146,6 +179,7 @@ class UnreadableError(Exception):
 
 
 _encoder = msgspec.json.Encoder()
+_details_decoder = msgspec.json.Decoder(Details)
 
 
 def api_name(key: int) -> str:
@@ -158,6 +192,8 @@ def api_name(key: int) -> str:
 
 def listener_of(document: Document) -> str:
     """Return the listener of the request, or an empty text."""
+    if document.read is not None:
+        return document.read.listener
     listener = document.rest.get("listener")
     return str(msgspec.json.decode(listener)) if listener is not None else ""
 

@@ -176,9 +176,9 @@ class Sorter:
 
     def __iter__(self) -> Iterator[OrderedLine]:
         """Yield all documents in order."""
-        return in_turn(self._sorted(), lambda each: each.time, lambda each: each[3:5])
+        return in_turn(self.by_time(), lambda each: each.time, lambda each: each[3:5])
 
-    def _sorted(self) -> Iterator[OrderedLine]:
+    def by_time(self) -> Iterator[OrderedLine]:
         """Yield all documents by time and input position."""
         self._held.sort()
         if self._file is None:

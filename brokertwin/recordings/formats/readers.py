@@ -202,7 +202,8 @@ class FormatReader:
         if time is None:
             return None
         try:
-            made = request_log.document_of(line, line.place, text[begin:end], time)
+            usual = request_log.usual_document(line, text[begin:end], time)
+            made = usual or request_log.document_of(line, line.place, text[begin:end], time)
             if isinstance(made, Document):
                 _check(made)
         except _ERRORS:
@@ -510,7 +511,7 @@ class FormatReader:
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
         requested = captured.request_header, captured.request
         document = self._document(line, captured, requested, captured.response)
-        document.rest = fields
+        document.fields = fields
         _check(document)
         return document
 
@@ -541,7 +542,7 @@ class FormatReader:
             header=header,
             request=request,
             response=response,
-            rest={},
+            fields={},
         )
 
 
