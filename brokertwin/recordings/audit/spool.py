@@ -4,7 +4,7 @@ Machines need the facts of the whole recording, so a source is read before they 
 of it is kept by the sorter that `ingest` uses, in bounded memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -13,7 +13,6 @@ from brokertwin.recordings.formats.batches import Completion, Headers, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
     clusters_own,
-    controllers_listeners,
     raw,
 )
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, Sorter
@@ -76,6 +75,7 @@ class Spool:
 
     Attributes:
         broken: damaged lines.
+        apis: the APIs of the exchanges.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Spool:
         grows: bool = False,
     ) -> None:
         self.broken: list[Broken] = []
+        self.apis: Collection[str] = ()
         self._settings = _encoder.encode(known or KnownFacts())
         self._cluster = known or KnownFacts()
         self._headers = batches
@@ -123,7 +124,9 @@ class Spool:
             )
         )
         for document in source(summary):
+            self._controllers |= summary.controllers - {""}
             self._add(document)
+        self.apis = summary.events.keys()
         self._needs.close()
         if self._headers is not None:
             self._completion = Completion(self._headers, self._needs.names)
@@ -138,7 +141,6 @@ class Spool:
             return
         if self._headers is not None:
             self._needs.add(document)
-        self._controllers |= controllers_listeners((document,))
         try:
             recorded, listener, is_forwarded = of_document(document, None)
             each = exchange_of(recorded)

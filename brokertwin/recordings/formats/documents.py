@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import FETCH, KAFKA_APIS, Trait, api_of_key
+from brokertwin.protocol.kafka_apis import FETCH, KAFKA_APIS, Trait, keys_with
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
@@ -31,6 +31,7 @@ METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAA
 """Name and id of the controllers' log in every cluster (KIP-595)."""
 
 METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
+_OF_CONTROLLERS = keys_with(Trait.KRAFT_ONLY)
 
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
@@ -202,8 +203,9 @@ def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only controllers receive such a request."""
     key = header.request_api_key
     if key == FETCH.key:
-        return any(name in request for name in METADATA_LOG)
-    return Trait.KRAFT_ONLY in api_of_key(key).traits
+        name, topic_id = METADATA_LOG
+        return topic_id in request or name in request
+    return key in _OF_CONTROLLERS
 
 
 def controllers_listeners(documents: Iterable[Document]) -> set[str]:

@@ -203,7 +203,8 @@ class KnownFacts(msgspec.Struct):
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
-        return self.named(str(part.get("topic") or bodies.topic_of(part)))
+        name = str(part.get("topic") or part.get("name") or part.get("topicId") or "")
+        return self.topics.get(name, name)
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""

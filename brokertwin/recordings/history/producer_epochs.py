@@ -230,9 +230,10 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         written = bisect_right(of_connection, line.time)
         last = of_connection[written - 1] if written else -1
         own: list[GivenEpoch] = []  # those since the last one before that Produce, newest first
+        client, host = line.process
         for number in range(count - 1, -1, -1):
             each = self.given[number]
-            if each.line.process == line.process:
+            if each.line.client == client and each.line.host == host:
                 own.append(each)
                 if each.line.end <= last:
                     break
