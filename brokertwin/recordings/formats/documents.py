@@ -83,6 +83,7 @@ class Document(msgspec.Struct):
         arrival: the time, or that of the connection's last request if later; None if other lines
             have to show it.
         read: the fields that `details` returns, if they were read already.
+        is_compact: whether its bodies are certainly on one line without extra spaces.
     """
 
     place: str
@@ -99,6 +100,7 @@ class Document(msgspec.Struct):
     label: str = ""
     arrival: int | None = None
     read: Details | None = None
+    is_compact: bool = False
 
     @property
     def is_request(self) -> bool:

@@ -195,20 +195,23 @@ class FormatReader:
             return None
         begin = head.end() - 1
         end = text.rindex(b"}") + 1
-        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX or b"\x1b[" in text:
+        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX:
             return None
         minute, seconds, fraction = head.groups()
         time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
         if time is None:
             return None
-        try:
-            usual = request_log.usual_document(line, text[begin:end], time)
-            made = usual or request_log.document_of(line, line.place, text[begin:end], time)
-            if isinstance(made, Document):
-                _check(made)
-        except _ERRORS:
-            return None
-        self._place, self._count = line.place, 1
+        place, text = line.place, text[begin:end]
+        made: Document | UnpairedDocuments | None
+        made = request_log.usual_document(line, place, text, time)
+        if made is None:
+            try:
+                made = request_log.document_of(line, place, text, time)
+                if isinstance(made, Document):
+                    _check(made)
+            except _ERRORS:
+                return None
+        self._place, self._count = place, 1
         return made
 
     def _guarded(self, line: SourceLine, made: Made) -> Made:

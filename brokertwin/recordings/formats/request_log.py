@@ -10,6 +10,7 @@ Source: `RequestChannel.updateRequestMetrics`, `RequestConvertToJson` in Kafka.
 """
 
 import math
+from functools import lru_cache
 
 import msgspec
 
@@ -103,22 +104,22 @@ def start_of(text: bytes, mark: int) -> int:
     raise UnreadableError("cut", "the line has no whole JSON object")
 
 
-def usual_document(line: SourceLine, text: bytes, time: int) -> Document | None:
+def usual_document(line: SourceLine, place: str, text: bytes, time: int) -> Document | None:
     """Create the document of a line with the usual fields, decoded once; None for others.
 
     It has what `document_of` returns. Its other fields are read when they are needed.
     """
     try:
         usual = _usual_decoder.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     duration = usual.total_time_ms
-    has_bodies = not _is_empty(usual.request) and not _is_empty(usual.response)
-    if not has_bodies or not 0 <= duration <= DURATION_MAX_MS:
+    are_objects = bytes(usual.request).startswith(b"{") and bytes(usual.response).startswith(b"{")
+    if not are_objects or not 0 <= duration <= DURATION_MAX_MS:
         return None
     request, response = renamed(usual.request_header.request_api_key, usual.request, usual.response)
     return Document(
-        line.place,
+        place,
         line.file,
         time - math.ceil(duration),
         None,
@@ -142,6 +143,7 @@ def usual_document(line: SourceLine, text: bytes, time: int) -> Document | None:
             usual.response_queue_time_ms,
             usual.send_time_ms,
         ),
+        is_compact=request is usual.request and b'": ' not in text,
     )
 
 
@@ -221,6 +223,7 @@ def check_duration(name: str, ms: float) -> None:
         )
 
 
+@lru_cache(maxsize=10_000)
 def host_of(connection: str) -> str:
     """The client's address in `<local>:<port>-<remote>:<port>-<processor>-<number>`.
 

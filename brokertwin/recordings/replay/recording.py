@@ -269,7 +269,9 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     details, header, time = document.details, document.header, document.time
     if completion is not None and header.request_api_key == PRODUCE.key:
         document.request = completion.complete(document.request, document.response, time)
-    response = bytes(document.response)
+    request, response = document.request, bytes(document.response)
+    if not document.is_compact:
+        request = msgspec.Raw(compact(bytes(request)))
     duration = details.response_time
     sent = time + math.ceil(duration)
     taken = sent - duration + details.request_queue_time_ms
@@ -282,7 +284,7 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
         time + int(duration) + 1,
         broker,
         header,
-        msgspec.Raw(compact(bytes(document.request))),
+        request,
         msgspec.json.decode(response) if response else None,
         bool(response),
         f"{broker}/{connection}" if document.is_from_log else connection,
