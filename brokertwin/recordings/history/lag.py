@@ -119,8 +119,9 @@ class PartitionLag(ObservedEntity, kw_only=True):
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         if "highWatermark" in exchange.response:
-            found = list(self._reported(exchange.line, exchange.response["highWatermark"]))
-            return [*found, *self.stable.fetched(exchange, self._at)]
+            found = self._reported(exchange.line, exchange.response["highWatermark"])
+            found += self.stable.fetched(exchange, self._at)
+            return found
         if exchange.line.api == "PRODUCE":
             self.stable.written(exchange)
             return ()
@@ -142,12 +143,12 @@ class PartitionLag(ObservedEntity, kw_only=True):
             done = group.offsets.take(exchange, known)
             yield from self._committed(name, group, exchange.line, done)
 
-    def _reported(self, line: RecordedRequest, value: int) -> Iterator[Finding]:
+    def _reported(self, line: RecordedRequest, value: int) -> list[Finding]:
         """Take a high watermark; two responses at once have no order."""
         former = self.watermarks[-1] if self.watermarks else None
         if former is not None and value < former.value:
             if line.time <= self.newest_sent:
-                return
+                return []
             self.watermarks, self.has_gone_back = [], True
             for group in self.groups.values():
                 group.waiting, group.lowest = [], None
@@ -157,9 +158,11 @@ class PartitionLag(ObservedEntity, kw_only=True):
             self.watermarks.append(KnownWatermark(value, line.end))
             del self.watermarks[:-WATERMARKS_MAX]
         self.newest_sent = line.end
+        found: list[Finding] = []
         for name, group in self.groups.items():
             if group.waiting:
-                yield from self._bounded(name, group, line.time, value)
+                found += self._bounded(name, group, line.time, value)
+        return found
 
     def _committed(
         self,
