@@ -268,7 +268,6 @@ class Gateway:
 
     @property
     def stopped(self) -> list[int]:
-        """Stopped brokers."""
         return sorted(self._stopped)
 
     @property

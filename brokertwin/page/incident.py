@@ -1,6 +1,6 @@
 """The content of an incident page: what a recording shows over time, as one JSON document.
 
-    {"title", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
+    {"title", "files", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
      "lanes": […], "findings": […], "left": {…}}
 
 * Times are ms since `t0`, which is in ms since 1970.
@@ -31,7 +31,7 @@ from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.sessions import ObservedSessionCache
+from brokertwin.recordings.history.sessions import ObservedSession, ObservedSessionCache
 from brokertwin.wording import counted
 
 State = dict[str, Any]
@@ -84,7 +84,9 @@ class _Lane:
         self.samples.append((time, exchange, change))
 
 
-def document(history: History, findings: Sequence[AuditFinding], title: str) -> dict[str, Any]:
+def document(
+    history: History, findings: Sequence[AuditFinding], files: Sequence[str]
+) -> dict[str, Any]:
     """The content of the page of a recording and its findings."""
     exchanges = _exchanges(history, findings)
     begin, end = history.span
@@ -99,7 +101,8 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
     wanted = walk.wanted(found, lanes)
     kept = _bodies(exchanges, wanted)
     return {
-        "title": title,
+        "title": _title(findings),
+        "files": list(files),
         "t0": round(begin),
         "span": max(1, round(end - begin)),
         "names": {
@@ -107,6 +110,7 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
             "apis": list(walk.apis),
             "files": list(walk.files),
             "errors": {code: error_name(code) for code in sorted(walk.codes)},
+            "unnamed": list(walk.unnamed),
         },
         "exchanges": walk.columns,
         "bodies": kept,
@@ -114,6 +118,15 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
         "findings": found,
         "left": {"bodies": len(exchanges) - len(kept), "lanes": lanes_left},
     }
+
+
+def _title(findings: Sequence[AuditFinding]) -> str:
+    """The worst finding, and how many others there are."""
+    if not findings:
+        return "Nothing was found"
+    worst, others = findings[0], len(findings) - 1
+    more = f", and {counted(others, 'other finding')}" if others else ""
+    return f"{worst.kind}: {worst.subject}{more}"
 
 
 def _exchanges(history: History, findings: Sequence[AuditFinding]) -> Sequence[RecordedExchange]:
@@ -141,6 +154,7 @@ class _Walk:
         self.apis: dict[str, int] = {}
         self.files: dict[str, int] = {}
         self.codes: set[int] = set()
+        self.unnamed: dict[str, None] = {}
         names = ("time", "took", "client", "api", "version", "error", "broker", "file", "line")
         self.columns: dict[str, list[int]] = {name: [] for name in names}
 
@@ -192,12 +206,25 @@ class _Walk:
                 if entity.LOOKAHEAD_MS:
                     deque(entity.judge(part, self._known), maxlen=0)
                 lane = self.lane(SAMPLED[key.kind], _name_of(key, entity, exchange))
-                if isinstance(entity, ObservedGroup):
-                    state = self._groups.after(key, entity, exchange)
-                else:
-                    state = _state_of(entity)
-                lane.sample(exchange.line.end - self._begin, index, key, state)
+                for name, state in self._states(key, entity, exchange):
+                    lane.sample(exchange.line.end - self._begin, index, name, state)
                 yield lane
+
+    def _states(
+        self, key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange
+    ) -> Iterator[tuple[object, State]]:
+        """The parts of an entity's state that an exchange may have changed."""
+        if isinstance(entity, ObservedGroup):
+            yield key, self._groups.after(key, entity, exchange)
+        elif isinstance(entity, ObservedProducer):
+            yield key, _transaction(entity)
+        elif isinstance(entity, ProducerInPartition):
+            yield key, _batches(entity)
+        else:
+            assert isinstance(entity, ObservedSessionCache)
+            numbers = {body.get("sessionId", 0) for body in (exchange.request, exchange.response)}
+            for number in sorted(numbers - {0}):
+                yield number, _session(number, entity.sessions.get(number))
 
     def until(self, time: float) -> None:
         """Note the changes of groups that no request made until a time, in ms since 1970."""
@@ -213,6 +240,8 @@ class _Walk:
                 if part.get("errorCode") or part.get("highWatermark", -1) < 0:
                     continue
                 name = f"{self._known.topic(topic)}-{part['partitionIndex']}"
+                if not topic.get("topic") and str(topic.get("topicId")) not in self._known.topics:
+                    self.unnamed[str(topic.get("topicId"))] = None
                 state = {"high watermark": part["highWatermark"]}
                 if part.get("lastStableOffset", -1) >= 0:
                     state["last stable offset"] = part["lastStableOffset"]
@@ -237,7 +266,8 @@ class _Walk:
         for broker, (first, last) in sorted(known.logs.items()):
             lane = self.lane("broker", f"broker {broker}")
             lane.sample(max(0, first - self._begin), -1, "log", {"log": "recorded"})
-            lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
+            if last < history.span[1] - SILENT_MS:
+                lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
         for broker, presence in sorted(known.presences.items()):
             lane = self.lane("broker", f"broker {broker}")
             starts = [span.begin for span in presence.spans[1:]] + [known.last]
@@ -255,12 +285,15 @@ class _Walk:
         """A finding with the exchanges of its evidence, each marked in its lanes."""
         made = found.document(EVIDENCE_MAX)
         rows = []
+        kind, _, name = found.subject.partition(" ")
+        keys = (kind, name), (kind, found.subject), ("transaction", name)
+        about = [self._lanes[key] for key in keys if key in self._lanes][:1]
         for each in made["evidence"]:
             index = self._places.get(each["place"], -1)
             time = round(each["time"]) - self._begin
             rows.append({"at": index, "t": time, "said": each["said"], "place": each["place"]})
-            for lane in self._of[index] if index >= 0 else ():
-                lane.marks.append((time, index, made["severity"], f"{made['kind']}"))
+            for lane in dict.fromkeys([*about, *(self._of[index] if index >= 0 else ())]):
+                lane.marks.append((time, index, made["severity"], made["kind"]))
         made["evidence"] = rows
         made["from"], made["to"] = (round(made[name]) - self._begin for name in ("from", "to"))
         made["consequences"] = [
@@ -302,18 +335,12 @@ def _name_of(key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange)
     return f"producer {key.id}" if key.kind == "producer-id" else key.id
 
 
-def _state_of(entity: ObservedEntity) -> State:
-    if isinstance(entity, ObservedProducer):
-        return _transaction(entity)
-    if isinstance(entity, ProducerInPartition):
-        return _batches(entity)
-    assert isinstance(entity, ObservedSessionCache)
-    return {
-        f"session {number}": f"epoch {session.epoch}, {session.partitions} partitions,"
-        f" {session.client or '?'}"
-        for number, session in entity.sessions.items()
-        if session.closed is None and session.used is not None
-    }
+def _session(number: int, session: ObservedSession | None) -> State:
+    if session is None or session.closed is not None or session.used is None:
+        return {}
+    known = [f"epoch {session.epoch}"]
+    known += [counted(session.partitions, "partition")] if session.partitions >= 0 else []
+    return {f"session {number}": ", ".join([*known, session.client or "?"])}
 
 
 def _transaction(entity: ObservedProducer) -> State:
@@ -346,7 +373,7 @@ SILENT_MS = 3_000
 """Without a heartbeat for longer a broker is shown as silent; Kafka's default interval is 2 s."""
 
 SPAN_FIELDS = {
-    "group": ("generation", "epoch", "members", "silent"),
+    "group": ("generation", "epoch", "members", "silent", "deleted by"),
     "transaction": ("transaction", "epoch"),
     "partition": ("leader", "in sync"),
     "broker": ("controller", "log"),
@@ -409,8 +436,10 @@ def _label(kind: str, state: State) -> tuple[str, str]:
         numbers = {name: state.get(name) for name in ("generation", "epoch")}
         parts = [f"{name} {number}" for name, number in numbers.items() if number is not None]
         members, silent = state.get("members"), state.get("silent")
-        parts += [counted(members, "member")] if members is not None else []
-        parts += [f"{silent} silent"] if silent else []
+        if state.get("deleted by") is not None:
+            return "deleted", "gone"
+        if members is not None:
+            parts.append(f"{silent} of {members} silent" if silent else counted(members, "member"))
         return ", ".join(parts), "busy" if silent else "gone" if members == 0 else "calm"
     if kind == "transaction":
         value = str(state.get("transaction"))

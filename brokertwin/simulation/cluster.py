@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.deliveries import Counted, Draws
 from brokertwin.simulation.plan import FaultKind, RunPlan
@@ -44,8 +44,6 @@ SHARE_LOCK_MS = 1_500
 DELIVERIES_MAX = 4
 WHOLE_EVERY = 60
 """Interval, in events, of checks of the whole state; others check what an event touched."""
-
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _json = msgspec.json.Encoder()
 

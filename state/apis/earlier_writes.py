@@ -49,7 +49,6 @@ def of_member(broker: Broker, body: Any, response: Any) -> Places:
 
 
 def of_leave(broker: Broker, body: Any, _response: Any) -> Places:
-    """LeaveGroup."""
     group = groups.find(broker, body.group_id)
     return _of_group(broker, body) if isinstance(group, ClassicGroup | ConsumerGroup) else []
 
@@ -61,7 +60,6 @@ def of_commit(broker: Broker, body: Any, response: Any) -> Places:
 
 
 def of_fetch(broker: Broker, body: Any, response: Any) -> Places:
-    """OffsetFetch."""
     if not body.require_stable:
         return []
     if not body.groups:
@@ -71,12 +69,10 @@ def of_fetch(broker: Broker, body: Any, response: Any) -> Places:
 
 
 def of_deleted_offsets(broker: Broker, body: Any, response: Any) -> Places:
-    """OffsetDelete."""
     return [] if response.error_code else _of_group(broker, body)
 
 
 def of_deleted_groups(broker: Broker, _body: Any, response: Any) -> Places:
-    """DeleteGroups."""
     found = [e.group_id for e in response.results if e.error_code in RESULTS_OF_GROUPS]
     return [internal_logs.group_place(broker, each) for each in found]
 

@@ -87,7 +87,6 @@ def _replica(broker: int, found: Log, leaders_end: int) -> Row:
 
 
 def _log(cells: Sequence[CellTables], broker: int, topic: Topic, number: int) -> Log | None:
-    """Return a broker's log from its cell."""
     key = log.log_key(broker, topic.topic_id, number)
     return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
 
@@ -106,10 +105,10 @@ def _state_of(cells: Sequence[CellTables], broker: int) -> str:
     for state, is_so in states.items():
         if any(is_so(tables.cluster, broker) for tables in cells):
             return state
-    failed = [path for tables in cells for path in failed_dirs.of(tables.replication, broker)]
+    failed = [path for tables in cells for path in failed_dirs.of(tables.of(broker))]
     return f"{RUNNING}, without {', '.join(failed)}" if failed else RUNNING
 
 
 def _topics(cells: Sequence[CellTables]) -> list[Topic]:
     """Return the topics as the controller knows them."""
-    return [topic for tables in cells for topic in image.all_topics(tables.metadata, CONTROLLER)]
+    return [topic for tables in cells for topic in image.all_topics(tables.of(CONTROLLER))]

@@ -8,7 +8,7 @@ restarted broker uses its directories again. Item of the table `replication`:
 
 import msgspec
 
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 KIND = "failed-dirs"
 
@@ -19,15 +19,15 @@ class FailedDirs(msgspec.Struct):
     paths: list[str]
 
 
-def of(table: Table, broker: int) -> list[str]:
+def of(at: MachineTables) -> list[str]:
     """A broker's failed directories."""
-    found = table.get(_key(broker), FailedDirs)
+    found = at.tables.replication.get(_key(at.id), FailedDirs)
     return found.paths if found is not None else []
 
 
-def note(table: Table, broker: int, path: str) -> None:
+def note(at: MachineTables, path: str) -> None:
     """Store a failure."""
-    table.put(_key(broker), FailedDirs([*of(table, broker), path]))
+    at.tables.replication.put(_key(at.id), FailedDirs([*of(at), path]))
 
 
 def _key(broker: int) -> str:

@@ -24,5 +24,4 @@ def end_offset(table: Table) -> int:
 
 
 def count(table: Table) -> None:
-    """Count a record."""
     table.put(_KEY, MetadataLog(end_offset(table) + 1))

@@ -24,7 +24,7 @@ from brokertwin.state.cluster.client_quotas import (
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 USER_PREFIX = "User:"
 INT32_MAX = 2**31 - 1
@@ -67,7 +67,6 @@ class QuotaRate(msgspec.Struct, array_like=True):
         return max((each.last_event for each in self.samples), default=0)
 
     def record(self, now: int, value: float, windows: QuotaWindows) -> None:
-        """Count a value."""
         if not self.samples or now - self.samples[-1].start >= windows.size_ms:
             self.samples.append(QuotaSample(now, now))
             del self.samples[: -(windows.num + 1)]
@@ -75,7 +74,6 @@ class QuotaRate(msgspec.Struct, array_like=True):
         self.samples[-1].last_event = now
 
     def per_second(self, now: int, windows: QuotaWindows) -> float:
-        """The rate per second."""
         total = sum(sample.value for sample in self.present(now, windows))
         return total * 1000 / self.window_ms(now, windows)
 
@@ -93,7 +91,6 @@ class QuotaRate(msgspec.Struct, array_like=True):
 
 
 def windows_of(settings: BrokerSettings) -> QuotaWindows:
-    """Windows of client quotas."""
     return QuotaWindows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
 
 
@@ -101,24 +98,21 @@ def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaL
     """The quota of a consumer's fetches, if any."""
     if not broker.has_quotas:
         return None
-    table = broker.tables.metadata
-    return limit_of(table, broker.id, principal, client_id, CONSUMER_BYTE_RATE)
+    return limit_of(broker, principal, client_id, CONSUMER_BYTE_RATE)
 
 
 def produce_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
     """The quota of a producer's requests, if any."""
     if not broker.has_quotas:
         return None
-    table = broker.tables.metadata
-    return limit_of(table, broker.id, principal, client_id, PRODUCER_BYTE_RATE)
+    return limit_of(broker, principal, client_id, PRODUCER_BYTE_RATE)
 
 
 def limit_of(
-    table: Table, machine: int, principal: str, client_id: str | None, key: str
+    at: MachineTables, principal: str, client_id: str | None, key: str
 ) -> QuotaLimit | None:
-    """The quota of a principal's client, if any."""
     user = principal.removeprefix(USER_PREFIX)
-    return client_quotas.limit(table, machine, user, client_id or "", key)
+    return client_quotas.limit(at, user, client_id or "", key)
 
 
 def max_bytes(broker: Broker, limit: QuotaLimit | None) -> int:

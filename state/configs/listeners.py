@@ -231,7 +231,6 @@ def of_data(settings: BrokerSettings) -> list[str]:
 
 
 def protocols_of(settings: BrokerSettings) -> dict[str, str]:
-    """Protocols by listener name."""
     found = {}
     for name, protocol in pairs_of(PROTOCOL_MAP, text_of(settings, PROTOCOL_MAP)):
         if protocol.upper() not in _PROTOCOLS:
@@ -253,7 +252,6 @@ def pairs_of(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def names_of(settings: BrokerSettings, name: str) -> list[str]:
-    """Elements of a list."""
     return [each.strip() for each in text_of(settings, name).split(",") if each.strip()]
 
 

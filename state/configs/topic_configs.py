@@ -220,7 +220,6 @@ def _effective(
 
 
 def _source(name: str, settings: BrokerSettings) -> ConfigSource:
-    """Source of a given broker setting."""
     if settings.layers is not None and name in settings.layers.of_broker:
         return ConfigSource.DYNAMIC_BROKER
     if settings.layers is not None and name in settings.layers.of_cluster:

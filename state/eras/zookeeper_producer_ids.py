@@ -122,7 +122,6 @@ KEY = f"store{PATH}"
 
 
 def read_document(table: Table) -> VersionedDocument:
-    """Return the stored document."""
     item = table.get(KEY, StoredDocument)
     return VersionedDocument() if item is None else VersionedDocument(item.document, item.version)
 

@@ -168,7 +168,6 @@ class SessionCache:
         return shards.layout_of(self._table, self._broker, self._wanted)
 
     def session(self, session_id: int) -> FetchSession | None:
-        """The session with this id, if it exists."""
         return self._table.get(session_key(self._broker, session_id), FetchSession)
 
     def partitions(self, session_id: int) -> list[CachedFetchPartition]:
@@ -201,7 +200,6 @@ class SessionCache:
         return found.active_places()
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
-        """Watch the log of a partition."""
         found = self._opened(session_id)
         place = found.place(identity)
         if place.cached.watched_log == log:

@@ -61,16 +61,7 @@ class FetchPlace:
         notes: of the current request.
     """
 
-    __slots__ = (
-        "cached",
-        "identity",
-        "key",
-        "log",
-        "notes",
-        "topic",
-        "topic_id",
-        "topic_key",
-    )
+    __slots__ = ("cached", "identity", "key", "log", "notes", "topic", "topic_id", "topic_key")
 
     def __init__(
         self, broker: int, identity: str, cached: CachedFetchPartition, key: str, topic_id: Uuid
@@ -114,7 +105,6 @@ class OpenedSession:
         self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
     def find(self, identity: str) -> FetchPlace | None:
-        """The partition with this identity, if it is in the session."""
         found = self.places.get(identity)
         if found is not None:
             return found
@@ -131,7 +121,6 @@ class OpenedSession:
         return place
 
     def place(self, identity: str) -> FetchPlace:
-        """A partition of the session."""
         found = self.places.get(identity) or self.find(identity)
         assert found is not None, identity
         return found

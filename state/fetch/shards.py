@@ -49,7 +49,6 @@ class ShardLayout(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Slots of each shard."""
         return self.slots // self.shards
 
     @property
@@ -58,7 +57,6 @@ class ShardLayout(NamedTuple):
         return (2**31 - 1) // self.shards
 
     def shard_of(self, session_id: int) -> int:
-        """The shard of a session id."""
         return session_id // self.id_range
 
     def may_hold(self, session_id: int) -> bool:

@@ -91,7 +91,6 @@ class TargetCopy:
         self._copy: JavaMap[Uuid, Partitions] | None = None
 
     def alter(self) -> JavaMap[Uuid, Partitions]:
-        """Return the assignment for modification."""
         if self._copy is None:
             self._copy = JavaMap(uuid_hash, len(self.former))
             for topic_id in self.former:
@@ -100,7 +99,6 @@ class TargetCopy:
         return self._copy
 
     def remove(self, topic_id: Uuid, partition: int) -> None:
-        """Remove a partition, and its topic with the last one."""
         assigned = self.alter()
         if topic_id in assigned:
             assigned[topic_id].pop(partition)

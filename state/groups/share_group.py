@@ -71,7 +71,6 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type in ListGroups."""
         return SHARE
 
     @property

@@ -63,7 +63,6 @@ def _subscribed(spec: GroupSpec) -> list[Uuid]:
 
 
 def _assignable(spec: GroupSpec, topics: Iterable[Uuid]) -> list[AssignablePartition]:
-    """Return the assignable partitions of topics."""
     return [
         (topic_id, partition)
         for topic_id in topics

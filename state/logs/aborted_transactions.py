@@ -103,7 +103,6 @@ class AbortedIndex:
         return found
 
     def drop_below(self, offset: int) -> None:
-        """Drop the transactions that ended below `offset`."""
         self._entries.drop_below(self._ended_from(offset))
 
     def drop_from(self, offset: int) -> None:
@@ -111,7 +110,6 @@ class AbortedIndex:
         self._entries.drop_from(self._ended_from(offset))
 
     def drop_all(self) -> None:
-        """Drop all entries."""
         self._entries.drop_all()
 
     def _ended_from(self, offset: int) -> int:

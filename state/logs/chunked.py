@@ -38,20 +38,13 @@ class ChunkedList(Generic[Entry]):
         chunk_type: a Struct whose only field is `entries: list[Entry]`.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        prefix: str,
-        span: Span,
-        chunk_type: type[Any],
-    ) -> None:
+    def __init__(self, table: Table, prefix: str, span: Span, chunk_type: type[Any]) -> None:
         self._table = table
         self._prefix = prefix
         self._span = span
         self._chunk_type = chunk_type
 
     def append(self, entry: Entry) -> None:
-        """Add an entry at the end."""
         chunk = self._span.end // CHUNK_ENTRIES
         if self._span.end % CHUNK_ENTRIES == 0:
             self._table.put(self._key(chunk), self._chunk_type([entry]))
@@ -66,7 +59,6 @@ class ChunkedList(Generic[Entry]):
         return self._entries(number // CHUNK_ENTRIES)[number % CHUNK_ENTRIES]
 
     def from_number(self, number: int) -> Iterator[Entry]:
-        """Entries from this number on."""
         for at in range(max(number, self._span.first), self._span.end):
             yield self[at]
 
@@ -82,7 +74,6 @@ class ChunkedList(Generic[Entry]):
         return self._span.first + bisect_left(numbers, True, key=lambda n: holds(self[n]))
 
     def drop_below(self, number: int) -> None:
-        """Drop the entries below this number."""
         chunks = range(self._span.first // CHUNK_ENTRIES, number // CHUNK_ENTRIES)
         self._span.first = number
         for chunk in chunks:
@@ -92,7 +83,6 @@ class ChunkedList(Generic[Entry]):
             self._span.first = self._span.end = 0
 
     def drop_from(self, number: int) -> None:
-        """Drop the entries from this number on."""
         while self._span.end > max(number, self._span.first):
             self._span.end -= 1
             chunk, left = divmod(self._span.end, CHUNK_ENTRIES)
@@ -104,7 +94,6 @@ class ChunkedList(Generic[Entry]):
             self.drop_all()
 
     def drop_all(self) -> None:
-        """Drop all entries."""
         self.drop_below(self._span.end)
 
     def _entries(self, chunk: int) -> list[Entry]:

@@ -52,7 +52,6 @@ def is_cut(table: Table, one: int, other: int) -> bool:
 
 
 def is_isolated(table: Table, broker: int) -> bool:
-    """True if a broker is isolated or severed."""
     network = table.get(_KEY, NetworkState)
     return network is not None and broker in (*network.isolated, *network.unread)
 
@@ -70,7 +69,6 @@ def is_starting(table: Table, broker: int) -> bool:
 
 
 def is_stopped(table: Table, broker: int) -> bool:
-    """True if a broker is stopped."""
     network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.missed
 
@@ -82,13 +80,11 @@ def serves(table: Table, broker: int) -> bool:
 
 
 def stopped(table: Table) -> list[int]:
-    """The stopped brokers."""
     network = table.get(_KEY, NetworkState)
     return sorted(network.missed) if network is not None else []
 
 
 def isolate(table: Table, broker: int) -> None:
-    """Isolate a broker from the other brokers."""
     if not is_isolated(table, broker):
         _network(table).isolated.append(broker)
 
@@ -121,7 +117,6 @@ def is_killed(table: Table, broker: int) -> bool:
 
 
 def stop(table: Table, broker: int, is_killed: bool) -> None:
-    """Stop a broker."""
     network = _network(table)
     if is_killed:
         network.killed.append(broker)

@@ -37,12 +37,10 @@ class RevertedAssignment(NamedTuple):
 
 
 def is_under_way(partition: Partition) -> bool:
-    """True if the partition is being reassigned."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def begun(current: Sequence[int], wanted: Sequence[int]) -> TargetAssignment:
-    """Start a reassignment."""
     removing = sorted(set(current) - set(wanted))
     return TargetAssignment([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
 

@@ -52,7 +52,6 @@ class BrokerControlState(Enum):
 
 
 def state_of(registration: Registration) -> BrokerControlState:
-    """Current state of a broker."""
     if registration.is_fenced:
         return BrokerControlState.FENCED
     return (
@@ -116,7 +115,6 @@ def has_session(table: Table, broker: int) -> bool:
 
 
 def leads(controller: Controller, broker: int) -> bool:
-    """True if a broker leads a partition."""
     return any(
         partition.leader == broker
         for topic in controller.all_topics()

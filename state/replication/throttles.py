@@ -125,14 +125,12 @@ def is_too_fast(broker: Broker, place: Place) -> bool:
 
 
 def count(broker: Broker, side: Side, responses: Iterable[FollowedPartition]) -> None:
-    """Count bytes of responses, if throttled."""
     if limit(broker, side) != UNLIMITED:
         sizes = [((each.topic_id, each.partition), each.size_in_bytes) for each in responses]
         count_bytes(broker, side, sizes)
 
 
 def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) -> None:
-    """Count bytes of partitions, if throttled."""
     if limit(broker, side) == UNLIMITED:
         return
     size = sum(size for place, size in sizes if is_throttled(broker, side, place))

@@ -141,7 +141,6 @@ class InFlightBatch(msgspec.Struct, array_like=True):
             yield offset, offset, record
 
     def at(self, offset: int) -> InFlightState:
-        """Return the state of a record."""
         return self.records[offset - self.first] if self.is_split else self.shared_state
 
     def is_within(self, first: int, last: int) -> bool:

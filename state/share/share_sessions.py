@@ -43,7 +43,6 @@ class ShareSessionPartition(msgspec.Struct, array_like=True):
 
     @property
     def place(self) -> TopicPartitionId:
-        """Topic id and partition."""
         return self.topic_id, self.partition
 
 
@@ -143,7 +142,6 @@ def close(broker: Broker, group_id: str, member_id: str) -> None:
 
 
 def has_any(broker: Broker, group_id: str) -> bool:
-    """True if a group has a session with this broker."""
     return bool(broker.tables.shares.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
 
 

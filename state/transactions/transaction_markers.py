@@ -68,7 +68,6 @@ def marker_requests(
 
 
 def existing_partitions(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
-    """Return the partitions of existing topics."""
     found = {}
     for name, indexes in partitions.items():
         topic = broker.topic_by_name(name)
@@ -102,7 +101,7 @@ def on_response(broker: Broker, message: Message, response: WriteTxnMarkersRespo
     body = message.body
     assert isinstance(body, WriteTxnMarkersRequest), message
     (marker,), (result,) = body.markers, response.markers
-    current = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
+    current = transactional_ids.metadata(broker, transactional_id)
     is_unavailable = current is None or transactional_ids.is_busy(broker, transactional_id)
     if current is None or is_unavailable or not _is_current(current, marker):
         return Decision()
@@ -128,14 +127,12 @@ def on_response(broker: Broker, message: Message, response: WriteTxnMarkersRespo
 
 
 def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetadata:
-    """Return the metadata of a transaction with all markers written."""
     metadata = transactions.step(prepared, TransactionEvent.MARKERS_WRITTEN, EventData(broker.now))
     assert isinstance(metadata, TransactionMetadata), metadata
     return metadata
 
 
 def _is_current(current: TransactionMetadata, marker: WritableTxnMarker) -> bool:
-    """True if a marker belongs to the current transaction."""
     is_same = (current.producer_id, current.producer_epoch) == (
         marker.producer_id,
         marker.producer_epoch,

@@ -213,7 +213,6 @@ def end_event(
 
 
 def verification_error(current: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
-    """Return the error of a verification of partitions, or NONE."""
     error = holder_error(current, holder)
     if error is Error.NONE and current is not None:
         rule = TRANSITIONS[TransactionState(current.state), TransactionEvent.ADD]

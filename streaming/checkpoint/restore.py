@@ -205,7 +205,6 @@ def message_sequence(columns: Columns, key: str) -> object:
 
 
 def command(restored: JobFacts, checkpoint: Path) -> str:
-    """The command that starts the job on a restored checkpoint."""
     words = ["brokertwin", "run", "--prefix", restored.prefix, "--checkpoint", str(checkpoint)]
     for cluster, brokers in restored.brokers.items():
         words += ["--cluster", cluster, "--brokers", f"{cluster}={facts.listed(brokers)}"]

@@ -78,7 +78,6 @@ class Checked(NamedTuple):
 
 
 def text_of(finding: UnmetExpectation) -> str:
-    """Format a finding."""
     what = " ".join((finding.expectation, ", ".join(finding.columns))).strip()
     if not finding.unexpected:
         return f"{what}: {finding.examples[0]}" if finding.examples else f"{what} is not met"

@@ -119,7 +119,6 @@ def _refusal(exchange: Exchange, placed: Placement, events: Events) -> Refusal |
 
 
 def settings_of_job(placed: Placement) -> BrokerSettings:
-    """The broker settings that a job models."""
     return broker_config.parse(placed.broker_settings)[0]
 
 

@@ -102,9 +102,7 @@ class Ended:
 
 @contextmanager
 def prepared(
-    settings: Settings,
-    broker_settings: BrokerSettings,
-    say: Callable[[str], None] = lambda _: None,
+    settings: Settings, broker_settings: BrokerSettings, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[job.StreamingJob]:
     """Prepare topics and checkpoint; the checkpoint is locked inside.
 
@@ -329,7 +327,6 @@ class _Run:
 
 
 def lag_of(client: ClientProperties, settings: Settings) -> LagReader:
-    """Return a reader of the lag of a job."""
     topic = topics.full_name(settings.prefix, topics.REQUESTS)
     return LagReader(client, [topic], settings.checkpoint_dir)
 

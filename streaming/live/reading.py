@@ -82,7 +82,6 @@ class Half(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def wrapped(self) -> kroxylicious.Wrapped:
-        """The entry."""
         line = SourceLine(self.file, self.line, b"")
         return kroxylicious.Wrapped(
             line, self.time, self.session, self.entry, self.unit_ms, self.label
@@ -139,9 +138,7 @@ class ReadRows(NamedTuple):
 
 
 def read_rows(
-    lines: Iterable[TopicLine],
-    facts: Mapping[str, ClusterFacts],
-    zone: tzinfo = UTC,
+    lines: Iterable[TopicLine], facts: Mapping[str, ClusterFacts], zone: tzinfo = UTC
 ) -> ReadRows:
     """Read the rows of partitions.
 

@@ -180,16 +180,7 @@ def run(
         started = plan.start(session, query, functions, write)
         remade = remade_topics.Watch(query)
         try:
-            _watch(
-                started,
-                query.checkpoint,
-                ended,
-                remade,
-                counted,
-                lag_of(query),
-                observe,
-                look,
-            )
+            _watch(started, query.checkpoint, ended, remade, counted, lag_of(query), observe, look)
         finally:
             stop_query(started)
         if ended.is_set() or not remade.found:
@@ -198,7 +189,6 @@ def run(
 
 
 def lag_of(query: LiveQuery) -> LagReader:
-    """Return a reader of the lag of a live audit."""
     topics_read = [*query.sources, query.topic(EXCHANGES)]
     return LagReader(query.client, topics_read, query.checkpoint)
 

@@ -74,7 +74,8 @@ def _not_in_next(found: f.MemberNotInNext, truth: KnownTruth) -> Answer:
         if each.member == found.member and each.change not in ("joined", "rejoined", "returned")
     ]
     names = {each.change for each in ends}
-    return _is(names & {"expired", "replaced"}, f"{found.member}: {sorted(names) or 'is there'}")
+    is_gone = names & {"expired", "replaced", "forgotten"}
+    return _is(is_gone, f"{found.member}: {sorted(names) or 'is there'}")
 
 
 def _member(*changes: str) -> Callable[..., Answer]:
@@ -421,7 +422,7 @@ def _cause(found: f.Finding, cause: f.Cause, truth: KnownTruth) -> Answer:
 REBALANCED_BY: dict[type[f.Cause], frozenset[str]] = {
     f.MemberJoined: frozenset({"joined", "returned", "replaced"}),
     f.MemberLeft: frozenset({"left", "away"}),
-    f.MemberDropped: frozenset({"expired", "replaced"}),
+    f.MemberDropped: frozenset({"expired", "replaced", "forgotten"}),
     f.MemberExpired: frozenset({"expired"}),
 }
 
@@ -435,7 +436,9 @@ def _of_rebalance(
     if span is None:
         return U
     changes = truth.changes_in(
-        found.group, span, *("joined", "returned", "left", "away", "expired", "replaced")
+        found.group,
+        span,
+        *("joined", "returned", "left", "away", "expired", "replaced", "forgotten"),
     )
     if is_modern and truth.is_whole:  # each begins an epoch at once, but a static member may not
         began = {each.request for each in truth.generations[found.group]}

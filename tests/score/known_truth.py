@@ -175,6 +175,7 @@ class KnownTruth:
             group,
             (since - self.tolerance_ms, until + self.tolerance_ms),
             *("joined", "rejoined", "left", "expired", "returned", "replaced", "away"),
+            "forgotten",
         )
 
     def is_broker_restarted(self, broker: int, since: float, until: float) -> bool:

@@ -50,7 +50,6 @@ Why = tuple[Error, str | None]
 
 
 def names_loggers(api_key: int, body: Body) -> bool:
-    """True if a request names a logger."""
     return api_key in APIS and any(
         each["resourceType"] == BROKER_LOGGER for each in body["resources"]
     )
@@ -120,7 +119,6 @@ def _refuse_unknown(resources: list[Body], described: list[Body]) -> None:
 
 
 def _described(broker: int, _document: Body, resource: Body, may: bool) -> Body:
-    """Describe the requested loggers."""
     name = resource["resourceName"]
     why: Why = Error.NONE, ""
     if not may:
@@ -151,7 +149,6 @@ def _config(name: str) -> Body:
 
 
 def level_of(name: str) -> str:
-    """Effective level of a logger."""
     number = logging.getLogger(LOGGERS[name]).getEffectiveLevel()
     return next(level for level, least in reversed(LEVELS.items()) if least <= max(number, 5))
 

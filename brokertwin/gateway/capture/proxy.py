@@ -83,7 +83,6 @@ class CaptureCounts:
         return sum(counts.exchanges for counts in self.apis.values())
 
     def add(self, api: str, ms: float, is_delivered: bool, is_read: bool) -> None:
-        """Count an exchange."""
         counts = self.apis.setdefault(api, ApiCounts())
         counts.exchanges += 1
         counts.ms += ms

@@ -71,7 +71,6 @@ class EdgeRequest(NamedTuple):
 
     @property
     def version(self) -> int:
-        """Version of the API."""
         return self.header.request_api_version
 
     def document(self) -> RequestFrame:
@@ -225,7 +224,6 @@ class EventWriter:
         self._nonces: list[str] = []
 
     def request(self, request: EdgeRequest) -> Event:
-        """Return a request's event."""
         self._count += 1
         return Event(
             f"{self.incarnation}-{self._count}",
@@ -249,7 +247,6 @@ class EventWriter:
         return self._event(kind, broker, reply_to=self.reply_to, nonce=self._nonce(), **fields)
 
     def disconnection(self, broker: int, connection: str) -> Event:
-        """Return an event for the end of a connection."""
         return self._event(Kind.DISCONNECT, broker, connection=f"{self.incarnation}-{connection}")
 
     def settings_query(self, broker: int) -> Event:
@@ -286,7 +283,6 @@ def document_of_body(body: AnyBody, version: int) -> Body:
 
 
 def internal_header(api_key: int, version: int, client_id: str | None) -> RequestHeader:
-    """Return the header of a request that no client has sent."""
     return RequestHeader(api_key, version, 0, client_id, KAFKA_APIS[api_key].name)
 
 

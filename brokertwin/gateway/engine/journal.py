@@ -189,7 +189,6 @@ class Journal:
         return os.pread(self._file.fileno(), self.size - size, size)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

@@ -138,7 +138,6 @@ def whole(request: RequestFrame, error: int) -> Body:
 
 
 def part(request: RequestFrame, failing: list[Any], mirror: RepeatedList, error: int) -> Body:
-    """Return the error response for a part of a request."""
     return filled(request, refusals.items_in_error(failing, mirror, error))
 
 

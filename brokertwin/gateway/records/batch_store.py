@@ -101,7 +101,6 @@ class MemoryStore:
             self._batches.pop(locator, None)
 
     def unsynced(self) -> list[int]:
-        """Return no descriptors."""
         return []
 
     def is_garbage_due(self) -> bool:
@@ -368,7 +367,6 @@ class KeptBatches:
         return [(key, list(kept)) for key, kept in self._kept.items()]
 
     def restore(self, key: LogKey, kept: Iterable[KeptBatch]) -> None:
-        """Restore the batches of a log, as returned by `all`."""
         for each in kept:
             self._add(key, each)
 

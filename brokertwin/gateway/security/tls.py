@@ -234,7 +234,6 @@ class TlsHandshake(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the handshake."""
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()  # until asyncio's own protocol is in place
         self._transport = transport

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.audit.history import FoldedFindings
 from brokertwin.recordings.audit.spool import Spool, SpooledFacts
-from brokertwin.recordings.formats.batches import Headers
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history import findings as f
 from brokertwin.recordings.history.clients import CLIENTS, NOTABLE

@@ -9,6 +9,7 @@ KafkaJS          at DEBUG: bodies of responses with KafkaJS's names, or the text
 librdkafka       `debug=protocol`: APIs, latencies; `debug=all`: errors
 franz-go         at LogLevelDebug: APIs, errors; it does not name its client
 Sarama           `Logger` and `DebugLogger`: some requests, errors; it does not name its client
+all              `client_refusals`: refusals in words, whose requests a log leaves out
 
 The lines may have any prefix of a logger, and be in its JSON.
 
@@ -28,7 +29,7 @@ import msgspec
 from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import METADATA
-from brokertwin.recordings.formats import java_text
+from brokertwin.recordings.formats import client_refusals, java_text
 from brokertwin.recordings.formats.client_errors import code_of
 from brokertwin.recordings.formats.documents import API_KEYS, NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
@@ -71,6 +72,7 @@ MARKS = later(
     rb"|\berr(?:or)?\": ?\"[A-Z]+_[^\n]{0,300}\": ?\"(?:heartbeat|commit|join|sync|fetch) ?"
     rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
     rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
+    rb"|" + client_refusals.MARKS
 )
 """Patterns in lines of requests and responses, after the time."""
 
@@ -130,6 +132,7 @@ class Exchanges:
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
         self._sent_keys: set[int] = set()
+        self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
         self._count = 0
 
     def take(
@@ -170,26 +173,27 @@ class Exchanges:
             if each is not None and found.client in ("", each.header.client_id)
         ]
         done = max(of_client, key=_end, default=None)
-        response = raw(_response_of(found.error, code))
         if done is not None and done.response in (raw({}), NO_RESPONSE):
-            done.response = response
+            done.response = raw(_response_of(found.error, code))
         elif len(found.keys) == 1 and found.keys[0] not in self._sent_keys:
-            yield from self._fail_alone(line, place, found, time, response)
+            yield from self._fail_alone(line, place, found, time, code)
 
     def _fail_alone(
-        self, line: SourceLine, place: str, found: _Failure, time: int, response: msgspec.Raw
+        self, line: SourceLine, place: str, found: _Failure, time: int, code: Error | None
     ) -> Iterator[Document]:
         """Add the response of a request that the log leaves out; its lines are one refusal."""
         (key,) = found.keys
         client = found.client or UNNAMED
         former = self._done.get((client, key))
-        if former is not None and former.response == response and time - former.time < AGAIN_MS:
+        said, at = self._alone.get((client, key), (None, 0))
+        if said == (code or found.error) and time - at < AGAIN_MS:
             return
+        self._alone[client, key] = code or found.error, time
         broker = _number_at_end(found.place)
         sent = _Message(client, found.place, broker, key, UNKNOWN_VERSION, None, True, {})
         self._count += 1
         document = self._document(line, place, sent, client, broker, time)
-        document.response = response
+        document.response = raw(_response_of(found.error, code))
         document.rest["responseTime"] = raw(UNKNOWN_LATENCY)
         self._done[client, key] = document
         if former is not None:
@@ -741,8 +745,18 @@ def _sarama(text: str, _: bytes) -> Found:
     return None
 
 
+def _refusal(text: str, _: bytes) -> Found:
+    found = client_refusals.refusal_in(text)
+    return (
+        _Failure(found.client, "", (API_KEYS[found.api],), found.said)
+        if found is not None
+        else None
+    )
+
+
 _READERS: tuple[Callable[[str, bytes], Found], ...] = (
-    *(_java, _old_java, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go, _sarama),
+    *(_java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go),
+    _sarama,
 )
 
 

@@ -8,7 +8,7 @@ A delivery to a cell in a known state is not decided again: many states of a mod
 clients alone. The cell is loaded only to decide, or to be read.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -21,7 +21,7 @@ from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
 from brokertwin.state.cell.cell import Cell, Meta
 from brokertwin.state.cell.check import check
-from brokertwin.state.cell.delivery import MetadataRead, Step
+from brokertwin.state.cell.delivery import AtOnce, MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
@@ -168,37 +168,36 @@ class CollectedRows(Rows):
         """Drop a deadline."""
 
 
-class Held:
-    """Messages between machines that wait for their delivery; `released` is delivered at once."""
+class Held(AtOnce):
+    """Messages between machines that wait for their delivery; all others are delivered at once."""
 
     def __init__(self, between: frozenset[Between]) -> None:
+        super().__init__()
         self.between = between
         self.ways: dict[tuple[str, int, int], tuple[Step, ...]] = {}
-        self.released: deque[Step] = deque()
-        self._metadata: deque[Step] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
+        """Add a metadata record for each of the brokers."""
+        if Between.METADATA not in self.between:
+            super().publish(record, brokers)
+            return
         for broker in brokers:
-            if Between.METADATA in self.between:
-                self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
-            else:
-                self._metadata.append(MetadataRead(broker, record))
+            self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
 
     def send(self, messages: Sequence[Sent]) -> None:
+        """Add messages of a machine; LeaderAndIsr shares the connection of metadata."""
         for message in messages:
             kind = Between.REQUEST if isinstance(message, Message) else Between.REPLICA
             if isinstance(message, LeaderAndIsr):
                 kind = Between.METADATA
             if kind not in self.between or message.sender == message.receiver:
-                self.released.append(message)
+                self._messages.append(message)
             else:
                 self._hold(kind, message.sender, message.receiver, message)
 
-    def next(self) -> Step | None:
-        """Return the next delivery."""
-        if self._metadata:
-            return self._metadata.popleft()
-        return self.released.popleft() if self.released else None
+    def release(self, step: Step) -> None:
+        """Deliver a message that has waited."""
+        self._messages.append(step)
 
     def _hold(self, kind: Between, sender: int, receiver: int, step: Step) -> None:
         way = str(kind), sender, receiver
@@ -206,7 +205,7 @@ class Held:
 
     def clear(self) -> None:
         """Drop the messages of an event that raised."""
-        self.released.clear()
+        self._messages.clear()
         self._metadata.clear()
 
 
@@ -343,7 +342,7 @@ class ForkableCell:
         """
         self._answers.clear()
         if released is not None:
-            self.held.released.append(released)
+            self.held.release(released)
         rows = self.cell.handle(event, Position(0, 0))
         while self._is_due():
             tick = Event(id="tick", cluster=CLUSTER, time=self.cell.meta.now, kind=Kind.TICK)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
+from brokertwin.protocol.kafka_apis import API_KEYS, api_of_key
 from brokertwin.simulation.explore.api import Fault, Model, Send
 from brokertwin.simulation.explore.invariants import CellHolds, Invariant, View
 from brokertwin.simulation.explore.machine import (
@@ -31,13 +31,15 @@ from brokertwin.simulation.explore.machine import (
     exchanged_bytes,
 )
 from brokertwin.simulation.explore.requests import topic_id
+from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.delivery import MetadataRead
 from brokertwin.state.core.decision import CONTROLLER, Message, ReplicaFetch
 from brokertwin.state.core.events import Choices, Event, Kind, RequestHeader
 from brokertwin.state.core.pending import COMMIT_KEY, REQUEST_KEY
+from brokertwin.state.core.records import LogTruncated
+from brokertwin.state.logs.log import Log, log_key
 from brokertwin.state.replication import network
 
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
 KNOWN_MAX = 100_000
@@ -236,7 +238,7 @@ class Explorer:
         machine.load(state)
         topics = model.cluster.topics
         between, machine.held.between = machine.held.between, frozenset()
-        for send in (*_setup(model), *model.cluster.setup):
+        for send in (*setup_of(model), *model.cluster.setup):
             for _ in range(SETUP_TRIES):
                 event = self._event(send, "setup", f"setup-{send.label}", -1)
                 event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
@@ -296,6 +298,14 @@ class Explorer:
         found += [("deliver", *way) for way, _ in world.cell.waiting]
         found += self._fault_steps(world.left, facts)
         return found
+
+    def is_done(self, world: World) -> bool:
+        """True if all clients have done what they wanted."""
+        clients = self.model.clients
+        return all(
+            run.waiting is None and client.is_done(run.state)
+            for client, run in zip(clients, world.clients, strict=True)
+        )
 
     def sends(self, world: World, number: int) -> tuple[Send, ...]:
         """Return the requests that a client may send."""
@@ -575,10 +585,22 @@ class Explorer:
 
         def act() -> Iterable[Answer]:
             self._cut_ways(broker, fault)
-            return self.machine.handle(event)
+            answers = self.machine.handle(event)
+            if fault is Fault.KILL and self.model.faults.loses_cache:
+                self._lose_records(broker)
+            return answers
 
         effect = self.machine.effect(world.cell, (fault, broker), act)
         return self._answer(self._after_intervention(world, fault, broker), effect)
+
+    def _lose_records(self, broker: int) -> None:
+        """Truncate the logs of a crashed broker to their start."""
+        tables = self.machine.tables
+        for topic, partition in self.view.places():
+            log = tables.logs.get(log_key(broker, topic_id(topic), partition), Log)
+            if log is not None:
+                record = LogTruncated(log.topic_id, partition, log.log_start_offset)
+                apply(tables.of(broker), record)
 
     def _after_intervention(self, world: World, fault: Fault, broker: int) -> World:
         """Break the connections of clients to a stopped broker: their requests are lost."""
@@ -730,7 +752,8 @@ def _own(effect: Effect, event_id: str) -> Answer | None:
     return next((each for each in effect.answers if each.event_id == event_id), None)
 
 
-def _setup(model: Model) -> Iterator[Send]:
+def setup_of(model: Model) -> Iterator[Send]:
+    """Return the requests that make the topics and the coordinators of a model."""
     cluster = model.cluster
     replicas = cluster.replicas or min(cluster.brokers, 3)
     configs = [{"name": name, "value": value} for name, value in cluster.topic_configs.items()]
