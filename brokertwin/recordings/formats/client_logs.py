@@ -68,8 +68,8 @@ MARKS = later(
     rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
     rb"|\bproduced\W{1,4}broker\W|\bretrying request\W{1,4}request\W"
     rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
-    rb"(?:\berr(?:or)?\\?\"?[:=] ?\\?\"?[A-Z]+_|failed with [A-Z]+_)"
-    rb"|\berr(?:or)?\": ?\"[A-Z]+_[^\n]{0,300}\": ?\"(?:heartbeat|commit|join|sync|fetch) ?"
+    rb"(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
+    rb"|\berr(?:or)?\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
     rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
     rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
     rb"|" + client_refusals.MARKS

@@ -453,6 +453,11 @@ class FormatReader:
         is_log = old is not None and old[0].startswith(request_log.MARK)
         if mark is None or (self._source.texts < Texts.ALL and not is_log):
             return None
+        field = layouts.field_at(part.json, mark.start())
+        if field is not None:
+            head, text = field
+            inside = around._replace(head=around.head + part.head + head, depth=around.depth + 1)
+            return self._entry(inside, text)
         has_tail = (
             part.json.startswith(b"{") or client_logs.TIME_BEHIND.search(part.json) is not None
         )
