@@ -65,6 +65,8 @@ class GroupsOverTime:
         if members or has_gone or membership.is_empty or membership.deleted:
             state["members"] = len(members)
             state |= {"silent": len(silent)} if silent else {}
+        if membership.deleted:
+            state["deleted by"] = membership.deleted.name
         if number >= 0:
             state["epoch" if membership.is_modern else "generation"] = number
         if membership.leader in members:

@@ -263,7 +263,8 @@ def said(found: f.Finding) -> str:
                     text = f"{why.client} {rebalance_cause(why)}"
                     words.append(text + (f": {reason}" if reason else ""))
             causes = ", ".join(dict.fromkeys(words))
-            return f"generation {found.number}" + (f": {causes}" if causes else "")
+            noun = "epoch" if found.is_epoch else "generation"
+            return f"{noun} {found.number}" + (f": {causes}" if causes else "")
         case f.JoinWaited(causes=(f.MemberIdUnused(member=member, by=got),)):
             return (
                 f"waited {found.waited_ms / 1000:.1f} s for member id {member}, handed out to"

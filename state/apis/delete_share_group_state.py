@@ -8,9 +8,7 @@ Kafka; KIP-932.
 """
 
 from brokertwin.protocol import kafka_apis
-from brokertwin.protocol.generated.delete_share_group_state import (
-    DeleteShareGroupStateRequest,
-)
+from brokertwin.protocol.generated.delete_share_group_state import DeleteShareGroupStateRequest
 from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
     ShareGroupStateResponse,
@@ -52,9 +50,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 API = Api(
     kafka_apis.DELETE_SHARE_GROUP_STATE,
-    DeleteShareGroupStateRequest,
     handle,
-    response_type=ShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("delete", "delete-share-group-state"),
     is_sent_when_committed=True,

@@ -83,10 +83,8 @@ def _result(partition: int, fault: ShareStateError | None) -> ShareGroupStatePar
 
 API = Api(
     kafka_apis.INITIALIZE_SHARE_GROUP_STATE,
-    InitializeShareGroupStateRequest,
     handle,
     on_reply=share_group_coordinator.initialize_responded,
-    response_type=ShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("initialize", "initialize-share-group-state"),
     is_sent_when_committed=True,

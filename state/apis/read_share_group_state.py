@@ -73,10 +73,8 @@ def _copy_state(
 
 API = Api(
     kafka_apis.READ_SHARE_GROUP_STATE,
-    ReadShareGroupStateRequest,
     handle,
     on_reply=share_partitions.on_read_response,
-    response_type=ReadShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("read", "read-update-leader-epoch-state"),
 )

@@ -62,9 +62,7 @@ def _summary(
 
 API = Api(
     kafka_apis.READ_SHARE_GROUP_STATE_SUMMARY,
-    ReadShareGroupStateRequest,
     handle,
-    response_type=ReadShareGroupStateSummaryResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("read summary", "read-share-group-state-summary"),
 )

@@ -70,10 +70,8 @@ def _update(
 
 API = Api(
     kafka_apis.WRITE_SHARE_GROUP_STATE,
-    WriteShareGroupStateRequest,
     handle,
     on_reply=share_partitions.on_unawaited_write_response,
-    response_type=ShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("write", "write-share-group-state"),
 )

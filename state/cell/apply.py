@@ -69,22 +69,12 @@ from brokertwin.state.fetch import fetch_session
 from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
-from brokertwin.state.logs import (
-    cleaner,
-    deleted_times,
-    log,
-    producer,
-    rolling,
-    taking,
-    truncation,
-)
+from brokertwin.state.logs import cleaner, deleted_times, log, producer, rolling, taking, truncation
 from brokertwin.state.logs.log import SealedSegment
 from brokertwin.state.replication import checkpoints, cleaning
 from brokertwin.state.share import share_partitions, state_store
 from brokertwin.state.transactions import transaction_verification as verifications
-from brokertwin.state.transactions import (
-    transactional_offsets,
-)
+from brokertwin.state.transactions import transactional_offsets
 
 METADATA_RECORDS: frozenset[type] = frozenset(
     {

@@ -73,9 +73,7 @@ KINDS: dict[str, frozenset[str]] = {
     "pending": frozenset({"wait", "commit", "watch", "timer", "late-metadata", "late-messages"}),
     "in_flight": frozenset({"verifications", "producer-id-request", "busy"}),
     "replication": frozenset(
-        {
-            *("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs"),
-        }
+        {*("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs")}
     ),
     "cluster": frozenset({"network", "told", "heard"}),
 }
@@ -103,11 +101,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
         *core.check(tables.pending, touched),
         *logs.check(tables, touched),
         *cluster.check(
-            tables,
-            settings.brokers_here,
-            settings.has_controller,
-            [*stopped, *unread],
-            touched,
+            tables, settings.brokers_here, settings.has_controller, [*stopped, *unread], touched
         ),
         *replication.check(tables, touched),
         *fetch.check(tables.fetch_sessions, settings.brokers_here, layout, touched),

@@ -178,13 +178,7 @@ def delayed(message: Message) -> pending.LateMessage:
 def undelayed(late: pending.LateMessage) -> Message:
     body = msgspec.msgpack.decode(late.body, type=BUILT[late.api_key].request_type)
     return Message(
-        late.sender,
-        late.receiver,
-        late.api_key,
-        body,
-        late.context,
-        late.version,
-        late.awaited_by,
+        late.sender, late.receiver, late.api_key, body, late.context, late.version, late.awaited_by
     )
 
 

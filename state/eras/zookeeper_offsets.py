@@ -22,14 +22,8 @@ import msgspec
 
 from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import NONE, Error
-from brokertwin.protocol.generated.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsResponse,
-)
-from brokertwin.protocol.generated.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
+from brokertwin.protocol.generated.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from brokertwin.protocol.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message

@@ -8,10 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from brokertwin.protocol.generated.fetch import (
-    FetchableTopicResponse,
-    FetchResponsePartitionData,
-)
+from brokertwin.protocol.generated.fetch import FetchableTopicResponse, FetchResponsePartitionData
 from brokertwin.protocol.primitives import uvarint_size
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 

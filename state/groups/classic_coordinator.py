@@ -18,9 +18,7 @@ from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Condition, Decision, Resumed
-from brokertwin.state.core.records import (
-    Record,
-)
+from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import (
     NO_TIME,

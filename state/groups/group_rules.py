@@ -18,12 +18,7 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
-from brokertwin.state.groups.classic_group import (
-    CONSUMER,
-    NO_TIME,
-    ClassicGroup,
-    ClassicGroupState,
-)
+from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.group_kind import GroupKind, OffsetCommitCheck
 
 

@@ -599,12 +599,7 @@ def batches_from(at: MachineTables, log: Log, offset: int) -> Iterator[StoredBat
 
 
 def read(
-    at: MachineTables,
-    log: Log,
-    offset: int,
-    end_offset: int,
-    max_bytes: int,
-    is_first: bool,
+    at: MachineTables, log: Log, offset: int, end_offset: int, max_bytes: int, is_first: bool
 ) -> Slice:
     """Read batches from `offset` up to `end_offset` (exclusive), at most `max_bytes`.
 

@@ -48,10 +48,7 @@ from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.core.applying import applies
-from brokertwin.state.core.records import (
-    ProducerNoted,
-    ProducersExpired,
-)
+from brokertwin.state.core.records import ProducerNoted, ProducersExpired
 from brokertwin.state.core.tables import MachineTables, cached_key
 
 BATCHES_KEPT = 5

@@ -29,11 +29,7 @@ class RetentionLimits(NamedTuple):
 
 
 def deletable_end(
-    at: MachineTables,
-    log: Log,
-    rules: RollingRules,
-    limits: RetentionLimits | None,
-    now: int,
+    at: MachineTables, log: Log, rules: RollingRules, limits: RetentionLimits | None, now: int
 ) -> int:
     """End offset of the segments to delete at `now` (ms since 1970), or `NOTHING`.
 

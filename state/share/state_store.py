@@ -12,11 +12,7 @@ import msgspec
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import broker_configs
-from brokertwin.state.cluster.coordinators import (
-    SHARE_TOPIC,
-    coordinator_key,
-    coordinator_of,
-)
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC, coordinator_key, coordinator_of
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate

@@ -184,11 +184,7 @@ def apply_committed(at: MachineTables, record: OffsetCommitted) -> None:
 
 def apply_deleted(at: MachineTables, record: OffsetDeleted) -> None:
     """Drop pending offsets of a tombstone's partition."""
-    _retain(
-        at,
-        record.group_id,
-        lambda each: not each.is_of(record.topic, record.partition),
-    )
+    _retain(at, record.group_id, lambda each: not each.is_of(record.topic, record.partition))
 
 
 def tombstones_of_topic(at: MachineTables, topic_name: str) -> list[OffsetDeleted]:

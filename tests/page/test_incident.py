@@ -10,6 +10,7 @@ import pytest
 from brokertwin.page import incident
 from brokertwin.page.assembly import MODULES, asset, incident_page
 from brokertwin.recordings.history.memberships import Membership
+from brokertwin.recordings.history.sessions import CACHES
 from tests.support.audits import whole
 
 GROUP = "group_kp"
@@ -54,7 +55,7 @@ def test_a_group_shows_its_generation_and_members_at_a_moment() -> None:
         ("raw_group_errors", "raw_group_errors.17.group", "generation 5, 0 members", 9_708),
         ("static_members_classic", "group", "generation 1, 2 members", 20_827),
         ("consumer_protocol", "group", "epoch 4, 2 members", 8_759),
-        ("share_sessions", "si-first", "epoch 2, 1 member, 1 silent", 4_057),
+        ("share_sessions", "si-first", "epoch 2, 1 of 1 silent", 4_057),
     ],
 )
 def test_a_member_is_gone_from_the_moment_it_expires(
@@ -78,6 +79,17 @@ def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> No
     (group,) = entity.entities.values()
     newest = {f"offset {each.place}": each.offset for each in group.offsets.offsets.values()}
     assert newest.items() <= state.items()
+
+
+def test_the_lane_of_a_broker_has_its_open_fetch_sessions() -> None:
+    page = document("fetch_session_assign")
+    (cache,) = whole("fetch_session_assign").history.recording.observed(CACHES).entities.values()
+    open_ones = {n: each for n, each in cache.sessions.items() if each.used and not each.closed}
+    state = state_at(lane(page, "session"), page["span"] + 1)
+    assert {name: str(value).split(",")[0] for name, value in state.items()} == {
+        f"session {number}": f"epoch {each.epoch}" for number, each in open_ones.items()
+    }
+    assert open_ones
 
 
 @pytest.mark.parametrize("name", [GROUP, "leader_kill"])

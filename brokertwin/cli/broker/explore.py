@@ -249,6 +249,8 @@ def _walked(model: "Model", seed: int) -> "Result":
 def _outcome(result: "Result") -> str:
     if result.violation:
         return f"violated in {counted(len(result.path), 'step')}: {result.violation}"
+    if result.is_complete and not result.done:
+        return "no violation, but in no order do all clients do what they wanted"
     if result.is_complete:
         return "no violation in any order"
     return f"no violation so far; ended by the bound: {result.ended_by or 'steps'}"
@@ -297,6 +299,7 @@ def _show_json(model: "Model", result: "Result", story: "Story | None") -> None:
             "cpuSeconds": round(result.cpu_seconds, 2),
             "violation": result.violation,
             "isComplete": result.is_complete,
+            "done": result.done,
             "endedBy": result.ended_by,
             "responses": [
                 {"api": api, "errorCode": int(code), "count": count}

@@ -46,11 +46,7 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import AnyRequest
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, document_of
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.records import (
-    ConfigChanged,
-    LineLogged,
-    Record,
-)
+from brokertwin.state.core.records import ConfigChanged, LineLogged, Record
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import SealedSegment

@@ -28,9 +28,7 @@ from brokertwin.protocol.primitives import MalformedError
 from brokertwin.protocol.record_batches import NO_TIMESTAMP
 from brokertwin.state.cluster import broker_configs, image, retention_limits
 from brokertwin.state.core.events import LogMark
-from brokertwin.state.core.records import (
-    LogCleaned,
-)
+from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import cleaner

@@ -4,8 +4,8 @@ import { clock, decode, duration, exchangeOf, laneOf, lastAt, linkOf, matches, n
 import { GLYPHS, drawAxis, drawLane, drawOverview, heightOf, shades } from "./lanes.js";
 
 const KINDS = {
-  group: "Groups", transaction: "Transactions", client: "Clients", partition: "Partitions",
-  broker: "Brokers", producer: "Producers", session: "Fetch sessions",
+  group: "Groups", transaction: "Transactions", broker: "Brokers", client: "Clients",
+  partition: "Partitions", producer: "Producers", session: "Fetch sessions",
 };
 const LANES_SHOWN = 8;
 const LINES_SHOWN = 10;
@@ -150,7 +150,7 @@ export function show(root, page) {
     return element("div", { class: "more" },
       element("p", {}, element("b", {}, "Rule "), `${finding.rule} [${finding.source}]`),
       element("p", {}, element("b", {}, "Do "), finding.do),
-      finding.certainty === "unknown" ? element("p", {}, "The recording does not show the cause.") : null,
+      finding.certainty === "unknown" ? element("p", {}, `The recording does not show ${finding.count > 1 ? "each" : "the"} cause.`) : null,
       more.length ? element("p", {}, element("b", {}, "What followed")) : null,
       ...lines(more, each => element("li", {},
         element("button", { onclick: () => follow(each) }, `${clock(page, each.from).slice(0, 8)} ${each.kind} ${each.subject}`),

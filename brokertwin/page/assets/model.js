@@ -167,7 +167,7 @@ export function laneOf(page, subject) {
 }
 
 /** A long name without its middle, as names often differ at their ends. */
-export function short(name, most = 24) {
+export function short(name, most = 20) {
   return name.length <= most ? name : `${name.slice(0, most - 12)}…${name.slice(-11)}`;
 }
 

@@ -67,6 +67,10 @@ class Client(ABC):
         client cannot know which, and a late request may still arrive at any later time.
         """
 
+    def is_done(self, state: Any) -> bool:
+        """True if the client has done what it wanted; by default, if it sends nothing more."""
+        return not list(self.sends(state))
+
     def restarts(self, _state: Any) -> Any:
         """Return the state after a crash; by default the first one."""
         return self.start

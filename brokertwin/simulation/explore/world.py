@@ -299,6 +299,14 @@ class Explorer:
         found += self._fault_steps(world.left, facts)
         return found
 
+    def is_done(self, world: World) -> bool:
+        """True if all clients have done what they wanted."""
+        clients = self.model.clients
+        return all(
+            run.waiting is None and client.is_done(run.state)
+            for client, run in zip(clients, world.clients, strict=True)
+        )
+
     def sends(self, world: World, number: int) -> tuple[Send, ...]:
         """Return the requests that a client may send."""
         key = number, world.clients[number].state

@@ -68,7 +68,7 @@ class Sharer(Client):
         return [
             self._fetch(
                 state,
-                [{"firstOffset": first, "lastOffset": last, "acknowledgeTypes": list(kinds)}],
+                [{"firstOffset": first, "lastOffset": last, "acknowledgeTypes": _types(kinds)}],
             )
             for kinds in product(self._kinds, repeat=last - first + 1)
         ]
@@ -111,6 +111,11 @@ class Sharer(Client):
         ]
         held = (acquired[0].first_offset, acquired[-1].last_offset) if acquired else None
         return state._replace(session=state.session + 1, held=held, fetches=fetches)
+
+
+def _types(kinds: Sequence[int]) -> list[int]:
+    """One type stands for all records."""
+    return list(kinds) if len(set(kinds)) > 1 else [kinds[0]]
 
 
 def _cluster(*records: str) -> Cluster:
