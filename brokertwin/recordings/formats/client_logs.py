@@ -125,13 +125,20 @@ Found = _Message | _Failure | _Named | None
 
 
 class Exchanges:
-    def __init__(self) -> None:
+    """Pairs the requests and responses in a log.
+
+    Args:
+        process: the name of the container, pod or host before its lines, or "".
+    """
+
+    def __init__(self, process: str = "") -> None:
+        self._process = process
         self._pending: dict[tuple[str, int], deque[Document]] = defaultdict(deque)
         self._done: dict[tuple[str, int], Document] = {}
-        self._last_done: dict[int, Document] = {}
+        self._last_done: dict[int, dict[str, Document]] = defaultdict(dict)
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
-        self._sent_keys: set[int] = set()
+        self._seen: set[tuple[str, int]] = set()
         self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
         self._count = 0
 
@@ -166,17 +173,22 @@ class Exchanges:
             connection = f"{found.client or UNNAMED}/{found.place}"
             candidates = [self._done.get((connection, key)) for key in found.keys]
         else:
-            candidates = [self._last_done.get(key) for key in found.keys]
-        of_client = [
-            each
-            for each in candidates
-            if each is not None and found.client in ("", each.header.client_id)
-        ]
+            candidates = [
+                done
+                for key in found.keys
+                for client, done in self._last_done[key].items()
+                if found.client in ("", client)
+            ]
+        of_client = [each for each in candidates if each is not None]
         done = max(of_client, key=_end, default=None)
         if done is not None and done.response in (raw({}), NO_RESPONSE):
             done.response = raw(_response_of(found.error, code))
-        elif len(found.keys) == 1 and found.keys[0] not in self._sent_keys:
+        elif len(found.keys) == 1 and not self._has_sent(found.client, found.keys[0]):
             yield from self._fail_alone(line, place, found, time, code)
+
+    def _has_sent(self, client: str, key: int) -> bool:
+        """Whether the log has requests of a client, or of any if it is ""."""
+        return any(key == sent and client in ("", by) for by, sent in self._seen)
 
     def _fail_alone(
         self, line: SourceLine, place: str, found: _Failure, time: int, code: Error | None
@@ -212,7 +224,7 @@ class Exchanges:
     def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
         key = found.connection, found.key
         self._count += 1
-        self._sent_keys.add(found.key)
+        self._seen.add((found.client, found.key))
         client = self._clients.get(found.connection, found.client)
         broker = found.broker
         if broker == UNKNOWN_BROKER:
@@ -238,7 +250,7 @@ class Exchanges:
             latency = found.latency_ms
         document.rest["responseTime"] = raw(latency)
         document.request, document.response = renamed(found.key, document.request, raw(found.body))
-        self._done[key] = self._last_done[found.key] = document
+        self._done[key] = self._last_done[found.key][document.header.client_id or ""] = document
         if found.key == METADATA.key:
             self._learn(found.body)
         if done is not None:
@@ -254,7 +266,7 @@ class Exchanges:
             time=time,
             broker=broker,
             is_from_log=True,
-            connection=found.connection,
+            connection=f"{self._process}/{found.connection}".removeprefix("/"),
             header=RequestHeader(found.key, found.version, number, client),
             request=raw(found.body),
             response=NO_RESPONSE,
