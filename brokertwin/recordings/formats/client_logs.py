@@ -250,7 +250,7 @@ class Exchanges:
             latency = found.latency_ms
         document.rest["responseTime"] = raw(latency)
         document.request, document.response = renamed(found.key, document.request, raw(found.body))
-        self._done[key] = self._last_done[found.key][document.header.client_id or ""] = document
+        self._done[key] = self._last_done[found.key][client] = document
         if found.key == METADATA.key:
             self._learn(found.body)
         if done is not None:
@@ -267,7 +267,7 @@ class Exchanges:
             broker=broker,
             is_from_log=True,
             connection=f"{self._process}/{found.connection}".removeprefix("/"),
-            header=RequestHeader(found.key, found.version, number, client),
+            header=RequestHeader(found.key, found.version, number, _RD_NUMBER.sub("", client)),
             request=raw(found.body),
             response=NO_RESPONSE,
             rest={"isText": msgspec.Raw(b"true")},
@@ -305,7 +305,10 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"([^\s|()\[\]\"':]+)#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"[^\s|()\[\]\"':]+#(?:consumer|producer)-\d+")
+_RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
+"""The number of a client in its process, where several may have one client id."""
+
 _RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
@@ -389,7 +392,7 @@ def _librdkafka(text: str, line: bytes) -> Found:
 def _rd_client(text: str, line: bytes) -> str:
     """The client's name before a message, or in the JSON around it."""
     found = _RD_CLIENT.search(text) or _RD_CLIENT.search(line.decode("utf-8", "replace"))
-    return found[1] if found is not None else ""
+    return found[0] if found is not None else ""
 
 
 # Java

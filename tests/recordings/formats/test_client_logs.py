@@ -365,6 +365,31 @@ ALONE = {
 }
 
 
+APART = [("", "a#consumer-1", "a#consumer-2"), ("", "a#producer-1", "b#producer-2")]
+APART += [(pod, "a#consumer-1", "a#consumer-1") for pod in ("pod-{}  | ", "[pod/pod-{}/app] ")]
+
+
+@pytest.mark.parametrize("apart", APART, ids=str)
+def test_the_clients_of_a_log_are_kept_apart(tmp_path: Path, apart: tuple[str, ...]) -> None:
+    """Their correlation ids are the same."""
+    pod, *names = apart
+    first, second = (f"{pod.format(n + 1)}%7|1651858329.428|X|{names[n]}| " for n in range(2))
+    slow = GOT.replace("2.25", "3.5")
+    text = "".join(
+        f"{line}\n"
+        for line in (first + SENT, second + SENT, second + GOT, first + slow, first + FAILED)
+    )
+    entries = [
+        each
+        for name in dict.fromkeys(n[0] for n in names)
+        for each in _story(tmp_path, text, name)[0]
+    ]
+    of_first, of_second = sorted(entries, key=lambda each: int(each.id.rpartition(":")[2]))
+    assert [each.code for each in of_first.refused] == [25]
+    assert "after 3.5 ms" in of_first.said
+    assert of_second.refused == []
+
+
 def _logged(*lines: str) -> str:
     return "".join(f"%7|1651858329.428|FAC|reader-a#consumer-1| {line}\n" for line in lines)
 
