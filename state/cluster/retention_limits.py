@@ -75,7 +75,7 @@ def rolling_rules_in(at: MachineTables, topic_id: Uuid) -> RollingRules:
 
 
 def forget_rolling_rules(table: Table) -> None:
-    """Drop cached rules after a change of settings or topics. `table` is `metadata`."""
+    """Drop cached rules after a change of settings or topics."""
     table.derived.pop(_DERIVED, None)
 
 

@@ -165,7 +165,7 @@ def drop(at: MachineTables, group_id: str) -> None:
 
 
 def find_stored(at: MachineTables, group_id: str) -> StoredGroup | None:
-    """Return the durable state of a group; `table` is `groups`."""
+    """Return the durable state of a group."""
     return at.tables.groups.get(_written_key(at.id, group_id), STORED_GROUP)
 
 
@@ -191,13 +191,14 @@ def drop_stored(at: MachineTables, group_id: str) -> None:
 
 
 def ensure(at: MachineTables, group_id: str) -> None:
-    """Create a simple group if the group does not exist; `table` is `groups`."""
-    if _written_key(at.id, group_id) not in at.tables.groups:
-        at.tables.groups.put(_written_key(at.id, group_id), StoredClassicGroup(group_id))
+    """Create a simple group if the group does not exist."""
+    table, key = at.tables.groups, _written_key(at.id, group_id)
+    if key not in table:
+        table.put(key, StoredClassicGroup(group_id))
 
 
 def store_classic(at: MachineTables, group_id: str, metadata: GroupMetadataValue) -> None:
-    """Store the durable state of a classic group; `table` is `groups`."""
+    """Store the durable state of a classic group."""
     at.tables.groups.put(_written_key(at.id, group_id), StoredClassicGroup(group_id, metadata))
 
 

@@ -42,7 +42,7 @@ def size_in_bytes(log: Log) -> int:
 
 
 def segments(at: MachineTables, log: Log, rules: RollingRules) -> Iterator[LogSegment]:
-    """Segments of a log, oldest first; the last one is active. `table` is `logs`.
+    """Segments of a log, oldest first; the last one is active.
 
     A log without segments is divided as `rules` say.
     """
