@@ -146,16 +146,12 @@ class Acl(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pattern(msgspec.Struct, frozen=True, array_like=True):
-    """The resources of an ACL."""
-
     resource_type: int
     pattern_type: int
     name: str
 
 
 class PatternAcls(msgspec.Struct, array_like=True):
-    """ACLs of one pattern, by id."""
-
     acls: dict[Uuid, Acl]
 
 
@@ -231,7 +227,6 @@ def allows_any(
 def all_acls(
     table: Table, prefix: str, resource_type: int | None = None
 ) -> Iterator[tuple[Pattern, Acl]]:
-    """ACLs of an image, of all or one resource type, by pattern."""
     for pattern, _, acl in entries(table, prefix, resource_type):
         yield pattern, acl
 
@@ -249,7 +244,6 @@ def entries(
 
 
 def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
-    """Id of an existing ACL."""
     found = table.get(_pattern_key(prefix, pattern), PatternAcls)
     if found is not None:
         for acl_id, known in found.acls.items():
@@ -259,7 +253,6 @@ def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
 
 
 def has_id(table: Table, prefix: str, acl_id: Uuid) -> bool:
-    """True if an ACL has this id."""
     return _id_key(prefix, acl_id) in table
 
 

@@ -62,11 +62,9 @@ class Token(msgspec.Struct):
     expiry_timestamp: int
 
     def is_expired(self, now: int) -> bool:
-        """True if it is no longer valid."""
         return min(self.max_timestamp, self.expiry_timestamp) < now
 
     def may_be_renewed_by(self, principal: str) -> bool:
-        """True if the principal is the owner or a renewer."""
         return principal == self.owner or principal in self.renewers
 
     def is_known_to(self, principal: str) -> bool:
@@ -74,14 +72,11 @@ class Token(msgspec.Struct):
         return principal == self.requester or self.may_be_renewed_by(principal)
 
     def written(self, expiry_timestamp: int) -> DelegationTokenWritten:
-        """Record of the token with another expiry."""
         known = msgspec.structs.asdict(self)
         return DelegationTokenWritten(**(known | {"expiry_timestamp": expiry_timestamp}))
 
 
 class TokenId(msgspec.Struct, array_like=True):
-    """Id of the token with a digest."""
-
     token_id: str
 
 
@@ -91,35 +86,29 @@ def later(now: int, by: int) -> int:
 
 
 def principal(kind: str, name: str) -> str:
-    """A principal as in events."""
     return f"{kind}:{name}"
 
 
 def parts(principal_text: str) -> tuple[str, str]:
-    """Type and name of a principal."""
     kind, _, name = principal_text.partition(":")
     return kind, name
 
 
 def by_id(table: Table, prefix: str, token_id: str) -> Token | None:
-    """The token with this id."""
     return table.get(_key(prefix, token_id), Token)
 
 
 def by_digest(table: Table, prefix: str, digest: str) -> Token | None:
-    """The token with this digest of its hmac."""
     found = table.get(_digest_key(prefix, digest), TokenId)
     return by_id(table, prefix, found.token_id) if found is not None else None
 
 
 def all_tokens(table: Table, prefix: str) -> Iterator[Token]:
-    """Every token, including expired ones."""
     for _, token in table.items(f"{prefix}/token/", Token):
         yield token
 
 
 def expired(table: Table, prefix: str, now: int) -> list[DelegationTokenRemoved]:
-    """Removals of expired tokens."""
     return [
         DelegationTokenRemoved(token.token_id)
         for token in all_tokens(table, prefix)
@@ -135,7 +124,6 @@ def apply_written(table: Table, prefix: str, record: DelegationTokenWritten) -> 
 
 
 def apply_removed(table: Table, prefix: str, record: DelegationTokenRemoved) -> None:
-    """Remove a token."""
     token = by_id(table, prefix, record.token_id)
     if token is not None:
         table.drop(_key(prefix, record.token_id))

@@ -37,31 +37,26 @@ Places = Iterable[Place | None]
 
 
 def of_heartbeat(broker: Broker, body: Any, response: Any) -> Places:
-    """Heartbeats of all group types."""
     is_error = response.error_code not in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
     return [] if is_error else _of_group(broker, body)
 
 
 def of_member(broker: Broker, body: Any, response: Any) -> Places:
-    """JoinGroup and SyncGroup."""
     is_consumer_group = isinstance(groups.find(broker, body.group_id), ConsumerGroup)
     return _of_group(broker, body) if is_consumer_group and not response.error_code else []
 
 
 def of_leave(broker: Broker, body: Any, _response: Any) -> Places:
-    """LeaveGroup."""
     group = groups.find(broker, body.group_id)
     return _of_group(broker, body) if isinstance(group, ClassicGroup | ConsumerGroup) else []
 
 
 def of_commit(broker: Broker, body: Any, response: Any) -> Places:
-    """OffsetCommit and TxnOffsetCommit."""
     codes = {each.error_code for topic in response.topics for each in topic.partitions}
     return _of_group(broker, body) if Error.OFFSET_METADATA_TOO_LARGE in codes else []
 
 
 def of_fetch(broker: Broker, body: Any, response: Any) -> Places:
-    """OffsetFetch."""
     if not body.require_stable:
         return []
     if not body.groups:
@@ -71,12 +66,10 @@ def of_fetch(broker: Broker, body: Any, response: Any) -> Places:
 
 
 def of_deleted_offsets(broker: Broker, body: Any, response: Any) -> Places:
-    """OffsetDelete."""
     return [] if response.error_code else _of_group(broker, body)
 
 
 def of_deleted_groups(broker: Broker, _body: Any, response: Any) -> Places:
-    """DeleteGroups."""
     found = [e.group_id for e in response.results if e.error_code in RESULTS_OF_GROUPS]
     return [internal_logs.group_place(broker, each) for each in found]
 

@@ -116,7 +116,6 @@ def is_controllers(expired: Expired) -> bool:
 
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:
-    """Return the expired delegation tokens."""
     table, prefix = controller.tables.metadata, controller.prefix
     return delegation_tokens.expired(table, prefix, controller.now)
 
@@ -135,7 +134,6 @@ def expired_offsets(broker: Broker) -> Iterable[Record]:
 
 
 def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
-    """Return the expired producers."""
     expiration_ms = broker.settings.producer_id_expiration_ms
     return producer_expiry.expired_producers(
         broker.tables.producers, broker.id, broker.now, expiration_ms

@@ -64,7 +64,6 @@ def forget(tables: CellTables, machine: int, topic_id: Uuid, partition: int) -> 
 
 
 def knows_any(tables: CellTables, machine: int, topic_id: Uuid, partition: int) -> bool:
-    """Whether a coordinator has any state of a partition."""
     return any(coordinated_keys(tables, machine, topic_id, partition).values())
 
 

@@ -87,7 +87,6 @@ def _replica(broker: int, found: Log, leaders_end: int) -> Row:
 
 
 def _log(cells: Sequence[CellTables], broker: int, topic: Topic, number: int) -> Log | None:
-    """Return a broker's log from its cell."""
     key = log.log_key(broker, topic.topic_id, number)
     return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
 
@@ -111,5 +110,4 @@ def _state_of(cells: Sequence[CellTables], broker: int) -> str:
 
 
 def _topics(cells: Sequence[CellTables]) -> list[Topic]:
-    """Return the topics as the controller knows them."""
     return [topic for tables in cells for topic in image.all_topics(tables.metadata, CONTROLLER)]

@@ -67,7 +67,6 @@ def _from_3(columns: Columns) -> dict[str, bytes] | str:
 
 
 def _items(column: bytes) -> dict[str, Any]:
-    """Return the items of a column by key."""
     found: dict[str, Any] = msgspec.msgpack.decode(column or _EMPTY)
     return found
 

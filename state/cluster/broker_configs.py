@@ -20,7 +20,6 @@ def of_resource(table: Table, machine: int, resource: str) -> dict[str, str]:
 
 
 def apply_changed(table: Table, machine: int, record: ConfigChanged) -> None:
-    """Apply a changed setting of a broker or of the cluster."""
     given_configs.apply_changed(table, machine, given_configs.BROKERS, record)
     table.derived.pop(_DERIVED, None)
 

@@ -124,7 +124,6 @@ def find_or_create(broker: Broker, request: Request, instance_id: Uuid) -> Clien
 
 
 def forget_connection(broker: Broker, connection: str) -> None:
-    """Drop the instance of a closed connection."""
     if _counts_key(broker.id) in broker.tables.client_instances:
         known = _known(broker)
         instance_id = known.connections.get(connection)

@@ -93,7 +93,6 @@ def _any_key(machine: int) -> str:
 
 
 def of_entity(table: Table, machine: int, entity: Entity) -> dict[str, Float64]:
-    """Quotas of exactly this entity."""
     found = table.get(_key(machine, entity), EntityQuotas)
     return found.values if found is not None else {}
 
@@ -141,7 +140,6 @@ def _count(table: Table, machine: int, change: int) -> int:
 
 
 def are_any(table: Table, machine: int) -> bool:
-    """True if any entity has a quota."""
     return _any_key(machine) in table
 
 

@@ -20,13 +20,11 @@ class FailedDirs(msgspec.Struct):
 
 
 def of(table: Table, broker: int) -> list[str]:
-    """A broker's failed directories."""
     found = table.get(_key(broker), FailedDirs)
     return found.paths if found is not None else []
 
 
 def note(table: Table, broker: int, path: str) -> None:
-    """Store a failure."""
     table.put(_key(broker), FailedDirs([*of(table, broker), path]))
 
 

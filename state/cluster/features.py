@@ -51,13 +51,10 @@ _SUPPORTED_4_4 = SUPPORTED | {METADATA: FeatureRange(7, 33), SHARE: FeatureRange
 
 
 def supported(given: BrokerSettings) -> dict[str, FeatureRange]:
-    """Levels that brokers with these settings support."""
     return _SUPPORTED_4_4 if given.is_4_4 else SUPPORTED
 
 
 class FinalizedLevels(msgspec.Struct):
-    """Changed levels by feature."""
-
     levels: dict[str, int]
 
 
@@ -66,7 +63,6 @@ def _key(machine: int) -> str:
 
 
 def changed(table: Table, machine: int) -> dict[str, int]:
-    """Levels changed since the start."""
     found = table.get(_key(machine), FinalizedLevels)
     return found.levels if found is not None else {}
 
@@ -88,7 +84,6 @@ def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, in
 
 
 def apply_changed(table: Table, machine: int, record: FeatureLevelChanged) -> None:
-    """Apply a changed level."""
     levels = changed(table, machine) | {record.name: record.level}
     table.put(_key(machine), FinalizedLevels(levels))
 

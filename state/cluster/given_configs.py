@@ -52,7 +52,6 @@ def everything(table: Table, machine: int, kind: str) -> dict[str, dict[str, str
 
 
 def names(table: Table, machine: int, kind: str) -> list[str]:
-    """Sorted names of the resources with settings."""
     return sorted(unescape(each) for each in everything(table, machine, kind))
 
 

@@ -14,7 +14,6 @@ _NANOS_IN_MS = 1_000_000
 
 
 def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
-    """The group's own settings."""
     return given_configs.of(table, machine, given_configs.GROUPS, group_id)
 
 
@@ -35,7 +34,6 @@ def session_timeout_ms(broker: Broker, group_id: str) -> int:
 
 
 def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """Heartbeat interval of a consumer group."""
     default = broker.settings.group_consumer_heartbeat_interval_ms
     return _number(broker, group_id, group_configs.HEARTBEAT, default)
 
@@ -46,12 +44,10 @@ def share_session_timeout_ms(broker: Broker, group_id: str) -> int:
 
 
 def share_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """Heartbeat interval of a share group."""
     return of_kind(broker, group_id, "share.heartbeat.interval.ms")
 
 
 def share_assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """Least time between two target assignments of a share group."""
     return of_kind(broker, group_id, "share.assignment.interval.ms")
 
 
@@ -62,7 +58,6 @@ def of_kind(broker: Broker, group_id: str, name: str) -> int:
 
 
 def share_flag(broker: Broker, group_id: str, name: str) -> bool:
-    """A boolean setting of a share group, or its default."""
     return _share_text(broker, group_id, name) == "true"
 
 
@@ -90,12 +85,10 @@ def _share_text(broker: Broker, group_id: str, name: str) -> str:
 
 
 def share_max_sessions(broker: Broker) -> int:
-    """Share sessions of a broker at most."""
     return group_configs.of_broker("group.share.max.share.sessions", broker.settings)
 
 
 def share_max_size(broker: Broker) -> int:
-    """Members of a share group at most."""
     return group_configs.of_broker("group.share.max.size", broker.settings)
 
 
@@ -111,12 +104,10 @@ def streams_session_timeout_ms(broker: Broker, group_id: str) -> int:
 
 
 def streams_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
-    """Heartbeat interval of a streams group."""
     return of_kind(broker, group_id, "streams.heartbeat.interval.ms")
 
 
 def streams_assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """Least time between two target assignments of a streams group."""
     return of_kind(broker, group_id, "streams.assignment.interval.ms")
 
 
@@ -126,16 +117,13 @@ def streams_initial_rebalance_delay_ms(broker: Broker, group_id: str) -> int:
 
 
 def streams_standby_replicas(broker: Broker, group_id: str) -> int:
-    """Standby replicas of a stateful task in a streams group."""
     return of_kind(broker, group_id, "streams.num.standby.replicas")
 
 
 def streams_max_size(broker: Broker) -> int:
-    """Members of a streams group at most."""
     return group_configs.of_broker("group.streams.max.size", broker.settings)
 
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """Least time between two target assignments of a consumer group."""
     default = broker.settings.group_consumer_assignment_interval_ms
     return _number(broker, group_id, group_configs.ASSIGNMENT, default)

@@ -115,8 +115,6 @@ class TopicsCreated(msgspec.Struct, array_like=True):
 
 
 class TopicName(msgspec.Struct, array_like=True):
-    """The id of the topic with a name."""
-
     topic_id: Uuid
 
 
@@ -127,7 +125,6 @@ def machine_prefix(machine: int) -> str:
 
 @cached_key
 def topic_key(machine: int, topic_id: Uuid) -> str:
-    """Key of a topic in a machine's image."""
     return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
@@ -141,7 +138,6 @@ def _registration_key(machine: int, broker: int) -> str:
 
 
 def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
-    """The topic with this id, if the machine knows it."""
     return table.get(topic_key(machine, topic_id), Topic)
 
 
@@ -149,13 +145,11 @@ _SINCE_THE_BEGINNING = Registration()
 
 
 def registration(table: Table, machine: int, broker: int) -> Registration:
-    """A broker's registration, as the machine knows it."""
     known = table.get(_registration_key(machine, broker), Registration)
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
 def registered_ids(table: Table, machine: int) -> list[int]:
-    """Brokers with a registration item."""
     prefix = f"{machine_prefix(machine)}/broker/"
     return sorted(int(key.removeprefix(prefix)) for key in table.keys(prefix))
 
@@ -214,19 +208,16 @@ def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) ->
 
 
 def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
-    """The topic with this name, if it exists."""
     known = table.get(_name_key(machine, name), TopicName)
     return table.get(topic_key(machine, known.topic_id), Topic) if known is not None else None
 
 
 def topic_names(table: Table, machine: int) -> list[str]:
-    """Sorted names of all topics, without decoding the topics."""
     prefix = _name_key(machine, "")
     return [key.removeprefix(prefix) for key in table.keys(prefix)]
 
 
 def all_topics(table: Table, machine: int) -> list[Topic]:
-    """All topics of the image, by name."""
     topics = [topic for _, topic in table.items(f"{machine_prefix(machine)}/topic/", Topic)]
     return sorted(topics, key=lambda topic: topic.name)
 
@@ -243,7 +234,6 @@ def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> Non
 
 
 def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:
-    """Add partitions to a topic."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)
     topic.partitions.extend(
         _new_partition(table, machine, replicas) for replicas in record.replicas
@@ -326,7 +316,6 @@ def _new_partition(table: Table, machine: int, replicas: list[int]) -> Partition
 
 
 def default_directories(table: Table, machine: int, brokers: list[int]) -> dict[int, Uuid]:
-    """Directories of replicas on brokers with one directory, which report nothing."""
     known = {broker: registration(table, machine, broker).log_dirs for broker in brokers}
     return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}
 

@@ -88,7 +88,6 @@ Description = TypeVar("Description")
 
 
 def placeholder(broker: int) -> Endpoint:
-    """Placeholder for the address of the edge of a broker."""
     return HOST, PORT + broker
 
 
@@ -137,7 +136,6 @@ class Machine:
 
     @property
     def prefix(self) -> str:
-        """Key prefix of the machine's metadata image."""
         return image.machine_prefix(self.id)
 
     def has_feature(self, name: str) -> bool:
@@ -161,11 +159,9 @@ class Machine:
         )
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
-        """`allows` for a topic."""
         return self.allows(request, operation, ResourceType.TOPIC, name)
 
     def allows_cluster(self, request: Request, operation: Operation) -> bool:
-        """`allows` for the cluster."""
         return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_any_topic(self, request: Request, operation: Operation) -> bool:
@@ -184,7 +180,6 @@ class Machine:
     def denied_topics(
         self, request: Request, operation: Operation, names: Iterable[str]
     ) -> frozenset[str]:
-        """The topics on which `operation` is denied."""
         if not self.has_authorizer or request.is_from_machine:
             return frozenset()
         return frozenset(
@@ -202,7 +197,6 @@ class Machine:
         )
 
     def topic_by_name(self, name: str) -> Topic | None:
-        """The topic with this name in the machine's image."""
         found = self._named_topics.get(name)
         if found is None:
             found = image.topic_by_name(self.tables.metadata, self.id, name)
@@ -211,7 +205,6 @@ class Machine:
         return found
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic with this id in the machine's image."""
         found = self.topics_seen.get(topic_id)
         if found is None:
             found = image.topic_by_id(self.tables.metadata, self.id, topic_id)
@@ -244,25 +237,20 @@ class Machine:
 
     @property
     def has_quotas(self) -> bool:
-        """True if any user or client has a quota."""
         if self._has_quotas is None:
             self._has_quotas = client_quotas.are_any(self.tables.metadata, self.id)
         return self._has_quotas
 
     def topic_names(self) -> list[str]:
-        """Sorted names of all topics."""
         return image.topic_names(self.tables.metadata, self.id)
 
     def topics_created(self) -> int:
-        """Number of topics ever created."""
         return image.topics_created(self.tables.metadata, self.id)
 
     def all_topics(self) -> list[Topic]:
-        """All topics by name."""
         return image.all_topics(self.tables.metadata, self.id)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
-        """min.insync.replicas of a partition, at most the number of its replicas."""
         given = topic.configs.get(MIN_IN_SYNC)
         wanted = int(given) if given is not None else self.settings.min_insync_replicas
         return min(wanted, len(topic.partitions[partition].replicas))
@@ -288,7 +276,6 @@ class Machine:
         ]
 
     def registration(self, broker: int) -> Registration:
-        """A broker's registration, as this machine knows it."""
         return image.registration(self.tables.metadata, self.id, broker)
 
     def rack_of(self, broker: int) -> str | None:
@@ -318,7 +305,6 @@ class Machine:
         return placeholder(broker) if broker in self.cell.brokers else None
 
     def reached(self, listener: str, brokers: Iterable[int]) -> dict[int, Endpoint]:
-        """Addresses of the brokers that a client of a listener can reach."""
         found = ((broker, self.endpoint(broker, listener)) for broker in brokers)
         return {broker: endpoint for broker, endpoint in found if endpoint is not None}
 
@@ -335,7 +321,6 @@ class Machine:
         return self._alive
 
     def registered_brokers(self) -> list[int]:
-        """Registered brokers, live or not."""
         return [each for each in self.brokers if self.registration(each).is_registered]
 
 
@@ -360,7 +345,6 @@ class Broker(Machine):
         self.failed_dirs = failed_dirs.of(tables.replication, broker)
 
     def log(self, topic_id: Uuid, partition: int) -> Log | None:
-        """The log of a partition, if this broker has it and can read it."""
         found = self.held_log(topic_id, partition)
         is_lost = self.failed_dirs and found is not None and self._is_failed(found)
         return None if is_lost else found
@@ -402,7 +386,6 @@ class Broker(Machine):
 
     @property
     def cordoned_dirs(self) -> list[str]:
-        """Log directories that get no new logs."""
         return log_dirs.cordoned(self.settings)
 
     def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
@@ -427,11 +410,9 @@ class Broker(Machine):
 
     @property
     def epoch(self) -> int:
-        """The broker's epoch, as far as it knows."""
         return self.registration(self.id).epoch
 
     def log_key(self, topic_id: Uuid, partition: int) -> str:
-        """Key of a partition's log, on which requests wait."""
         return log.log_key(self.id, topic_id, partition)
 
 

@@ -18,11 +18,9 @@ class MetadataLog(msgspec.Struct):
 
 
 def end_offset(table: Table) -> int:
-    """The offset after the last record."""
     found = table.get(_KEY, MetadataLog)
     return found.end_offset if found is not None else 0
 
 
 def count(table: Table) -> None:
-    """Count a record."""
     table.put(_KEY, MetadataLog(end_offset(table) + 1))

@@ -67,7 +67,6 @@ class QuotaRate(msgspec.Struct, array_like=True):
         return max((each.last_event for each in self.samples), default=0)
 
     def record(self, now: int, value: float, windows: QuotaWindows) -> None:
-        """Count a value."""
         if not self.samples or now - self.samples[-1].start >= windows.size_ms:
             self.samples.append(QuotaSample(now, now))
             del self.samples[: -(windows.num + 1)]
@@ -75,12 +74,10 @@ class QuotaRate(msgspec.Struct, array_like=True):
         self.samples[-1].last_event = now
 
     def per_second(self, now: int, windows: QuotaWindows) -> float:
-        """The rate per second."""
         total = sum(sample.value for sample in self.present(now, windows))
         return total * 1000 / self.window_ms(now, windows)
 
     def window_ms(self, now: int, windows: QuotaWindows) -> int:
-        """Time that the rate covers."""
         start = min((sample.start for sample in self.present(now, windows)), default=now)
         elapsed = now - start
         missing = windows.num - 1 - elapsed // windows.size_ms
@@ -93,12 +90,10 @@ class QuotaRate(msgspec.Struct, array_like=True):
 
 
 def windows_of(settings: BrokerSettings) -> QuotaWindows:
-    """Windows of client quotas."""
     return QuotaWindows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
 
 
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
-    """The quota of a consumer's fetches, if any."""
     if not broker.has_quotas:
         return None
     table = broker.tables.metadata
@@ -106,7 +101,6 @@ def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaL
 
 
 def produce_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
-    """The quota of a producer's requests, if any."""
     if not broker.has_quotas:
         return None
     table = broker.tables.metadata
@@ -116,7 +110,6 @@ def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Quot
 def limit_of(
     table: Table, machine: int, principal: str, client_id: str | None, key: str
 ) -> QuotaLimit | None:
-    """The quota of a principal's client, if any."""
     user = principal.removeprefix(USER_PREFIX)
     return client_quotas.limit(table, machine, user, client_id or "", key)
 

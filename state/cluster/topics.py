@@ -126,7 +126,6 @@ def _from(racks: list[list[int]], start: int) -> list[int]:
 
 
 def _ring(items: list[_Item], start: int) -> list[_Item]:
-    """All items of a ring, starting at one of them."""
     at = start % len(items) if items else 0
     return items[at:] + items[:at]
 

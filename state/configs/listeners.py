@@ -224,7 +224,6 @@ def of_listener(settings: BrokerSettings, listener: str, name: str) -> str:
 
 
 def of_data(settings: BrokerSettings) -> list[str]:
-    """Names of listeners that are not the controllers'."""
     controllers = _controllers(settings)
     found = (each.partition("://")[0].strip().upper() for each in names_of(settings, SETTING))
     return [each for each in found if each not in controllers]
@@ -253,7 +252,6 @@ def pairs_of(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def names_of(settings: BrokerSettings, name: str) -> list[str]:
-    """Elements of a list."""
     return [each.strip() for each in text_of(settings, name).split(",") if each.strip()]
 
 

@@ -197,7 +197,6 @@ def _unbounded(name: str, text: str) -> Value:
 
 
 def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[EffectiveConfig]:
-    """Every setting of a topic as in responses, sorted by name."""
     found = (_effective(name, configs, settings) for name in sorted(TOPIC_CONFIGS))
     return [each for each in found if each is not None]
 
@@ -220,7 +219,6 @@ def _effective(
 
 
 def _source(name: str, settings: BrokerSettings) -> ConfigSource:
-    """Source of a given broker setting."""
     if settings.layers is not None and name in settings.layers.of_broker:
         return ConfigSource.DYNAMIC_BROKER
     if settings.layers is not None and name in settings.layers.of_cluster:
@@ -229,7 +227,6 @@ def _source(name: str, settings: BrokerSettings) -> ConfigSource:
 
 
 def is_of_cluster(name: str, settings: BrokerSettings) -> bool:
-    """True if a setting is always of the cluster."""
     return name == MIN_IN_SYNC and settings.has_eligible_replicas
 
 

@@ -99,7 +99,6 @@ def block_after(document: str | None, broker: int) -> IdBlock:
 
 
 def is_enabled(machine: Machine) -> bool:
-    """True if brokers allocate their blocks in ZooKeeper."""
     return machine.settings.brokertwin_zk_producer_id_blocks
 
 
@@ -122,7 +121,6 @@ KEY = f"store{PATH}"
 
 
 def read_document(table: Table) -> VersionedDocument:
-    """Return the stored document."""
     item = table.get(KEY, StoredDocument)
     return VersionedDocument() if item is None else VersionedDocument(item.document, item.version)
 

@@ -50,12 +50,10 @@ def follower_of(body: FetchRequest) -> int:
 def topic_of(
     one: FetchPartition, partitions: list[FetchResponsePartitionData]
 ) -> FetchableTopicResponse:
-    """The topic of a partition in a response."""
     return FetchableTopicResponse(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 
 def forgotten(body: FetchRequest) -> list[str]:
-    """Identities of the partitions that the request removes from its session."""
     return [
         f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data

@@ -90,7 +90,6 @@ class FetchPlace:
 
 
 def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> FetchPlace:
-    """A partition without a session."""
     return FetchPlace(broker, identity, CachedFetchPartition(requested, 0), "", topic_id)
 
 
@@ -114,7 +113,6 @@ class OpenedSession:
         self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
     def find(self, identity: str) -> FetchPlace | None:
-        """The partition with this identity, if it is in the session."""
         found = self.places.get(identity)
         if found is not None:
             return found
@@ -131,17 +129,14 @@ class OpenedSession:
         return place
 
     def place(self, identity: str) -> FetchPlace:
-        """A partition of the session."""
         found = self.places.get(identity) or self.find(identity)
         assert found is not None, identity
         return found
 
     def drop(self, identity: str) -> None:
-        """Drop a partition that leaves the session."""
         self.places.pop(identity, None)
 
     def activate(self, identity: str) -> None:
-        """Make a partition active."""
         if identity not in self.active:
             self._table.change(self._active_key, Active).identities.append(identity)
             self.active[identity] = self.places.get(identity)
@@ -196,7 +191,6 @@ def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
 
 
 def close(table: Table, broker: int, session_id: int) -> None:
-    """Drop a closed session from memory."""
     table.derived.get(_DERIVED, {}).pop(session_key(broker, session_id), None)
 
 

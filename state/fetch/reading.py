@@ -72,7 +72,6 @@ class PartitionRead(SessionResponse, gc=False):
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> PartitionRead:
-    """A partition with an error."""
     return PartitionRead(identity, requested, error, -1, -1, 0, False, False)
 
 

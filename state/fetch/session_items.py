@@ -114,7 +114,6 @@ def active_key(broker: int, session_id: int) -> str:
 
 
 def partition_key(broker: int, session_id: int, identity: str) -> str:
-    """Key of a partition in a session."""
     return f"{broker}/cached/{session_id}/{identity}"
 
 

@@ -29,8 +29,6 @@ class Shard(msgspec.Struct, array_like=True):
 
 
 class NextShard(msgspec.Struct, array_like=True):
-    """The shard of the next session, and the number of shards."""
-
     number: int
     shards: int = SHARDS
 
@@ -43,22 +41,18 @@ class ShardLayout(NamedTuple):
 
     @staticmethod
     def of(settings: BrokerSettings) -> "ShardLayout":
-        """Layout of a new cache."""
         slots = settings.max_incremental_fetch_session_cache_slots
         return _layout(slots, settings.brokertwin_fetch_session_cache_shards)
 
     @property
     def room(self) -> int:
-        """Slots of each shard."""
         return self.slots // self.shards
 
     @property
     def id_range(self) -> int:
-        """Session ids of each shard."""
         return (2**31 - 1) // self.shards
 
     def shard_of(self, session_id: int) -> int:
-        """The shard of a session id."""
         return session_id // self.id_range
 
     def may_hold(self, session_id: int) -> bool:

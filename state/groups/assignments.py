@@ -19,7 +19,6 @@ Assigned = dict[Uuid, dict[int, int]]
 
 
 def as_sets(target: Target) -> dict[Uuid, set[int]]:
-    """Return a target without the order of its partitions."""
     return {topic_id: set(partitions) for topic_id, partitions in target.items()}
 
 
@@ -100,7 +99,6 @@ class TargetCopy:
         return self._copy
 
     def remove(self, topic_id: Uuid, partition: int) -> None:
-        """Remove a partition, and its topic with the last one."""
         assigned = self.alter()
         if topic_id in assigned:
             assigned[topic_id].pop(partition)

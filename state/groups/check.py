@@ -45,7 +45,6 @@ def _groups_of(tables: CellTables, broker: int) -> GroupsOfBroker:
 
 
 def _is_loaded(tables: CellTables, broker: int, group_id: str, group: groups.Group) -> bool:
-    """True if a broker coordinates the group and has loaded it."""
     if not leads(tables, broker, GROUP_TOPIC, group_id):
         return False
     is_classic = isinstance(group, ClassicGroup)

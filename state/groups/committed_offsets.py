@@ -67,7 +67,6 @@ def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
 
 
 def _key_parts(key: str) -> tuple[str, str, int]:
-    """Return group, topic and partition of an offset's key."""
     _, _, group_id, topic, partition = key.split("/")
     return unescape(group_id), unescape(topic), int(partition)
 
@@ -82,7 +81,6 @@ def offset(table: Table, broker: int, group_id: str, topic: str, partition: int)
 
 
 def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, list[int]]]:
-    """Return a group's partitions with an offset, by topic, sorted."""
     committed = table.get(_committed_key(broker, group_id), CommittedPartitions)
     return sorted(committed.partitions.items()) if committed is not None else []
 

@@ -90,7 +90,6 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         return self.classic_member_metadata is not None
 
     def classic_protocols(self) -> list[ClassicProtocol]:
-        """Return its classic protocols, if any."""
         classic = self.classic_member_metadata
         return [] if classic is None else classic.supported_protocols
 
@@ -101,7 +100,6 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         )
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """True if the member has its target of this assignment epoch."""
         return self.state is ConsumerMemberState.STABLE and self.member_epoch == assignment_epoch
 
     def is_revoking(self) -> bool:
@@ -156,7 +154,6 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type in ListGroups."""
         return CONSUMER
 
     @property
@@ -195,7 +192,6 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return partition in self.partition_epochs.get(topic_id, {})
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """True if a classic member with these protocols can join."""
         if protocol_type != CONSUMER:
             return False
         return any(self.supporters.get(each, 0) == self.classic_members for each in protocols)

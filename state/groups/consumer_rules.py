@@ -63,11 +63,9 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
         return Error.ILLEGAL_GENERATION if is_classic else error
 
     def subscribed_topics(self, group: ConsumerGroup) -> set[str]:
-        """Return the topics that members may consume."""
         return subscriptions.of(group).topics
 
     def tombstones(self, group: ConsumerGroup) -> list[GroupRecord]:
-        """Return the records that delete a group."""
         return rows.group_tombstones(group.group_id, regexes=group.resolved)
 
     def check(self, group: ConsumerGroup, running: set[str]) -> Violations:
@@ -81,7 +79,6 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
 
 
 def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
-    """True if the member had all partitions in the epoch of the commit."""
     for _, topic_id, partition in commit.places:
         pending = member.pending_revocation.get(topic_id, {})
         since = member.assigned.get(topic_id, {}).get(partition, pending.get(partition))
@@ -113,7 +110,6 @@ def _members(group: ConsumerGroup) -> list[ConsumerMember]:
 
 
 def _epochs(group: ConsumerGroup) -> Violations:
-    """Check the epochs of partitions, and revocations."""
     for member in _members(group):
         for epochs in (*member.assigned.values(), *member.pending_revocation.values()):
             if max(epochs.values()) > group.assignment_epoch:

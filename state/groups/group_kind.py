@@ -82,7 +82,6 @@ class GroupKind(ABC, Generic[G]):
         return Error.NON_EMPTY_GROUP if group.members else NONE
 
     def delete_offsets_error(self, group: G) -> Error:
-        """Return the error of the deletion of any offset."""
         return NONE
 
     @abstractmethod
@@ -98,7 +97,6 @@ class GroupKind(ABC, Generic[G]):
         """Return the records that delete a group without members."""
 
     def member_tombstones(self, group_id: str, member_id: str) -> Iterable[GroupRecord]:
-        """Return the records that delete a member, if it has records of its own."""
         return ()
 
     @abstractmethod

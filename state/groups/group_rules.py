@@ -63,13 +63,11 @@ class ClassicKind(GroupKind[ClassicGroup]):
     name = "classic"
 
     def fire(self, broker: Broker, group_id: str, timer: str) -> Decision:
-        """Handle an expired timer of a group."""
         coordinator = ClassicGroupCoordinator(broker, group_id)
         assert not coordinator.is_new, f"timer of an unknown group: {group_id} {timer}"
         return coordinator.fire(timer)
 
     def expire(self, broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-        """Remove members as if their sessions had expired."""
         coordinator = ClassicGroupCoordinator(broker, group_id)
         for member_id in member_ids:
             coordinator.session_expired(member_id)
@@ -132,7 +130,6 @@ class ClassicKind(GroupKind[ClassicGroup]):
         return commit_timestamp if is_read else None
 
     def tombstones(self, group: ClassicGroup) -> list[GroupRecord]:
-        """Return the records that delete a group."""
         return [GroupRecord(GroupMetadataKey(group.group_id))]
 
     def check(self, group: ClassicGroup, running: set[str]) -> Violations:

@@ -116,18 +116,15 @@ def find_live(tables: CellTables, broker: int, group_id: str) -> ClassicGroup | 
 
 
 def live_ids(tables: CellTables, broker: int) -> list[str]:
-    """Return the ids of the live classic groups of a broker, in key order."""
     return _ids(tables.live_groups, _live_key(broker, ""))
 
 
 def timed_ids(tables: CellTables, broker: int) -> list[str]:
-    """Return the ids of groups of any kind that have timers, sorted."""
     names = pending.timers_of(tables.pending, f"{TIMER}/{broker}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
 def stored_ids(tables: CellTables, broker: int) -> list[str]:
-    """Return the ids of the groups with records, sorted."""
     return sorted(_ids(tables.groups, _written_key(broker, "")))
 
 
@@ -144,7 +141,6 @@ def change(tables: CellTables, broker: int, group_id: str) -> ClassicGroup | Non
 
 
 def save(tables: CellTables, broker: int, group: ClassicGroup) -> None:
-    """Store a live classic group, replacing the previous one."""
     tables.live_groups.put(_live_key(broker, group.group_id), group)
 
 
@@ -160,7 +156,6 @@ def unload(tables: CellTables, broker: int, group_id: str) -> None:
 
 
 def stop_timers(tables: CellTables, broker: int, group_id: str) -> None:
-    """Stop all timers of a group without reading its members."""
     for name in pending.timers_of(tables.pending, f"{TIMER}/{broker}/{escape(group_id)}/"):
         set_timer(tables, broker, group_id, name, None)
 
@@ -260,7 +255,6 @@ def _timer_name(broker: int, group_id: str, timer: str) -> str:
 
 
 def timer_of(name: str) -> tuple[str, str]:
-    """Split a timer name, without its broker, into group id and timer."""
     group_id, timer = name.split("/", 1)
     return unescape(group_id), timer
 

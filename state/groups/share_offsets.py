@@ -107,7 +107,6 @@ def results_by_partition(
 def start_initializing(
     broker: Broker, group: ShareGroup, places: PartitionsByTopic
 ) -> list[Record]:
-    """Return the records that start initialization of partitions."""
     coordinator = ShareGroupCoordinator(broker, group)
     coordinator.start_initializing(places)
     return coordinator.records

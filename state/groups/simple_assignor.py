@@ -63,7 +63,6 @@ def _subscribed(spec: GroupSpec) -> list[Uuid]:
 
 
 def _assignable(spec: GroupSpec, topics: Iterable[Uuid]) -> list[AssignablePartition]:
-    """Return the assignable partitions of topics."""
     return [
         (topic_id, partition)
         for topic_id in topics
@@ -120,14 +119,12 @@ class _SharedAssignment:
                         copy.alter()
 
     def keep_topic(self, topic_id: Uuid) -> None:
-        """Note the members' partitions of a topic."""
         for member, copy in enumerate(self.copies):
             partitions = list(copy.former[topic_id]) if topic_id in copy.former else []
             for partition in partitions:
                 self._note(member, (topic_id, partition))
 
     def share(self) -> None:
-        """Remove partitions above quotas and assign the rest."""
         self._remove_above_quota()
         self._remove_excess_owners()
         for partition_id in self.partitions:

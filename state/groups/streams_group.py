@@ -90,7 +90,6 @@ class StreamsMember(msgspec.Struct, frozen=True):
     pending_revocation: MemberTasks = MemberTasks()
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """True if the member has its target of this assignment epoch."""
         is_stable = self.state is StreamsMemberState.STABLE
         return is_stable and self.member_epoch == assignment_epoch
 
@@ -125,7 +124,6 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type in ListGroups."""
         return STREAMS
 
     @property
@@ -195,7 +193,6 @@ def copies(member: StreamsMember) -> set[Copy]:
 
 
 def is_in(tasks: Mapping[str, Iterable[int]], subtopology_id: str, partition: int) -> bool:
-    """True if a task is among tasks."""
     return partition in tasks.get(subtopology_id, ())
 
 

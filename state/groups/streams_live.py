@@ -64,7 +64,6 @@ def drop(tables: CellTables, broker: int, group_id: str) -> None:
 
 
 def ids(tables: CellTables, broker: int) -> list[str]:
-    """Return the groups with volatile state."""
     prefix = _key(broker, "")
     return [unescape(key.removeprefix(prefix)) for key in tables.live_groups.keys(prefix)]
 

@@ -26,7 +26,6 @@ class Subscriptions(NamedTuple):
 
     @property
     def topics(self) -> set[str]:
-        """All topic names, including deleted topics."""
         return self.by_name.keys() | self.by_regex.keys()
 
     def is_homogeneous(self, member_count: int) -> bool:

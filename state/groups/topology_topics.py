@@ -83,7 +83,6 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """True if tasks can be assigned."""
         return self.fault is None
 
 
@@ -100,8 +99,6 @@ class _Fault(Exception):
 
 
 class _Invalid(Exception):
-    """The topology is rejected."""
-
     def __init__(self, error: Error, text: str | None = None) -> None:
         super().__init__(text)
         self.rejection = Rejection(error, text)
@@ -110,7 +107,6 @@ class _Invalid(Exception):
 def configure(
     topology: StreamsGroupTopologyValue, existing: PartitionCounts
 ) -> ConfiguredTopology | Rejection:
-    """Return the configured topology, or its rejection."""
     try:
         return _TopologyBuilder(topology, existing).configured()
     except _Fault as fault:
@@ -292,7 +288,6 @@ def _common_count(counts: dict[str, int], shown: dict[str, int]) -> int:
 
 
 def _source_topics(part: Subtopology) -> list[str]:
-    """Return the source topics of a subtopology."""
     return [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
 
 

@@ -39,7 +39,6 @@ class TransactionOffsets(msgspec.Struct, array_like=True):
     last_offset: int
 
     def is_of(self, aborted: AbortedTxn) -> bool:
-        """True if these records belong to that transaction."""
         is_within = aborted.first_offset <= self.first_offset <= aborted.last_offset
         return self.producer_id == aborted.producer_id and is_within
 
@@ -85,7 +84,6 @@ class AbortedIndex:
         self._entries = ChunkedList[AbortedTxn](table, prefix, span, AbortedChunk)
 
     def add(self, entry: AbortedTxn) -> None:
-        """Add the transaction whose marker was appended last."""
         self._entries.append(entry)
 
     def between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
@@ -103,7 +101,6 @@ class AbortedIndex:
         return found
 
     def drop_below(self, offset: int) -> None:
-        """Drop the transactions that ended below `offset`."""
         self._entries.drop_below(self._ended_from(offset))
 
     def drop_from(self, offset: int) -> None:
@@ -111,7 +108,6 @@ class AbortedIndex:
         self._entries.drop_from(self._ended_from(offset))
 
     def drop_all(self) -> None:
-        """Drop all entries."""
         self._entries.drop_all()
 
     def _ended_from(self, offset: int) -> int:

@@ -51,7 +51,6 @@ class ChunkedList(Generic[Entry]):
         self._chunk_type = chunk_type
 
     def append(self, entry: Entry) -> None:
-        """Add an entry at the end."""
         chunk = self._span.end // CHUNK_ENTRIES
         if self._span.end % CHUNK_ENTRIES == 0:
             self._table.put(self._key(chunk), self._chunk_type([entry]))
@@ -66,7 +65,6 @@ class ChunkedList(Generic[Entry]):
         return self._entries(number // CHUNK_ENTRIES)[number % CHUNK_ENTRIES]
 
     def from_number(self, number: int) -> Iterator[Entry]:
-        """Entries from this number on."""
         for at in range(max(number, self._span.first), self._span.end):
             yield self[at]
 
@@ -104,7 +102,6 @@ class ChunkedList(Generic[Entry]):
             self.drop_all()
 
     def drop_all(self) -> None:
-        """Drop all entries."""
         self.drop_below(self._span.end)
 
     def _entries(self, chunk: int) -> list[Entry]:

@@ -211,11 +211,9 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
     def header(self) -> Batch:
-        """The batch as in responses."""
         return msgspec.convert(self, Batch, from_attributes=True)
 
 
@@ -346,7 +344,6 @@ def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
 
 
 def topic_id_of(key: str) -> Uuid:
-    """The topic id in a log's key."""
     return key.split("/")[2]
 
 
@@ -383,7 +380,6 @@ def begin_epoch(log: Log, epoch: int) -> None:
 
 
 def epoch_start(log: Log) -> int:
-    """Start offset of the current leader epoch."""
     return log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
 
 
@@ -459,7 +455,6 @@ def _aborted_search_end(table: Table, broker: int, log: Log, offset: int, found:
 
 
 def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
-    """Base offsets of the log's sealed segments."""
     log = table.get(log_key(broker, topic_id, partition), Log)
     if log is None:
         return set()

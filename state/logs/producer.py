@@ -82,12 +82,10 @@ class RememberedBatch(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the batch's first record."""
         return sequence_before(self.last_sequence, self.offset_delta)
 
     @property
     def first_offset(self) -> int:
-        """Offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -151,7 +149,6 @@ def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) 
 
 
 def _prefix(broker: int, topic_id: Uuid, partition: int) -> str:
-    """Key prefix of a partition's producers."""
     return f"{broker}/producer/{topic_id}/{partition}/"
 
 
@@ -335,6 +332,5 @@ def forget_from(table: Table, broker: int, topic_id: Uuid, partition: int, offse
 
 
 def remove_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    """Forget all producers of a deleted partition."""
     for key in table.keys(_prefix(broker, topic_id, partition)):
         table.drop(key)

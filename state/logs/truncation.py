@@ -50,7 +50,6 @@ def move_high_watermark(table: Table, broker: int, log: Log, offset: int) -> Non
 
 
 def _read_transactions(table: Table, broker: int, log: Log, offset: int) -> None:
-    """Read transactions again from the indexed batches from `offset` on."""
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
     for batch in logs.batches_from(table, broker, log, offset):

@@ -38,7 +38,6 @@ class RequestedDirs(msgspec.Struct):
 
 
 def directory_of(broker: Broker, log: Log) -> str:
-    """The directory of a log."""
     return log.directory or broker.log_dirs[0]
 
 

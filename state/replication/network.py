@@ -52,7 +52,6 @@ def is_cut(table: Table, one: int, other: int) -> bool:
 
 
 def is_isolated(table: Table, broker: int) -> bool:
-    """True if a broker is isolated or severed."""
     network = table.get(_KEY, NetworkState)
     return network is not None and broker in (*network.isolated, *network.unread)
 
@@ -70,31 +69,26 @@ def is_starting(table: Table, broker: int) -> bool:
 
 
 def is_stopped(table: Table, broker: int) -> bool:
-    """True if a broker is stopped."""
     network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.missed
 
 
 def serves(table: Table, broker: int) -> bool:
-    """True if a broker runs and knows that it is registered."""
     network = table.get(_KEY, NetworkState)
     return network is None or not (broker in network.missed or broker in network.registering)
 
 
 def stopped(table: Table) -> list[int]:
-    """The stopped brokers."""
     network = table.get(_KEY, NetworkState)
     return sorted(network.missed) if network is not None else []
 
 
 def isolate(table: Table, broker: int) -> None:
-    """Isolate a broker from the other brokers."""
     if not is_isolated(table, broker):
         _network(table).isolated.append(broker)
 
 
 def sever(table: Table, broker: int) -> None:
-    """Isolate a broker from the other brokers and the controller."""
     _network(table).unread.setdefault(broker, [])
 
 

@@ -37,12 +37,10 @@ class RevertedAssignment(NamedTuple):
 
 
 def is_under_way(partition: Partition) -> bool:
-    """True if the partition is being reassigned."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def begun(current: Sequence[int], wanted: Sequence[int]) -> TargetAssignment:
-    """Start a reassignment."""
     removing = sorted(set(current) - set(wanted))
     return TargetAssignment([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
 
@@ -61,7 +59,6 @@ def completed(
 
 
 def reverted(partition: Partition) -> RevertedAssignment:
-    """State after a cancellation."""
     adding = partition.adding_replicas
     replicas = [broker for broker in partition.replicas if broker not in adding]
     isr = [broker for broker in partition.isr if broker not in adding]

@@ -87,7 +87,6 @@ def is_throttled(broker: Broker, side: Side, place: Place) -> bool:
 
 @lru_cache(maxsize=64)
 def _replicas(text: str) -> frozenset[tuple[int, int]] | None:
-    """Partitions and brokers of a list."""
     if text.strip() == "*":
         return _ALL
     pairs = [each.strip().split(":") for each in text.split(",") if each.strip()]
@@ -125,7 +124,6 @@ def is_too_fast(broker: Broker, place: Place) -> bool:
 
 
 def count(broker: Broker, side: Side, responses: Iterable[FollowedPartition]) -> None:
-    """Count bytes of responses, if throttled."""
     if limit(broker, side) != UNLIMITED:
         sizes = [((each.topic_id, each.partition), each.size_in_bytes) for each in responses]
         count_bytes(broker, side, sizes)
@@ -167,7 +165,6 @@ def _hold(broker: Broker, side: Side, places: list[Place]) -> None:
 
 
 def _is_exceeded(broker: Broker, side: Side) -> bool:
-    """True if the current rate exceeds the limit."""
     rate = broker.tables.quotas.get(_rate_key(broker, side), QuotaRate)
     return rate is not None and _per_second(rate, broker.now, broker) > limit(broker, side)
 

@@ -44,7 +44,6 @@ class AcknowledgementResult(msgspec.Struct, array_like=True):
 
     @property
     def place(self) -> TopicPartitionId:
-        """Topic id and partition."""
         return self.topic_id, self.partition
 
 

@@ -50,8 +50,6 @@ class ShareState(msgspec.Struct):
 
 
 class ShareStateError(NamedTuple):
-    """An error and its message."""
-
     error: Error
     message: str
 

@@ -46,7 +46,6 @@ class Block(msgspec.Struct, array_like=True):
 
     @property
     def end(self) -> int:
-        """The first id after the block."""
         return self.first + self.size
 
 
@@ -182,22 +181,18 @@ def request_failed(waiting: Table, broker: int, now: int) -> None:
 
 
 def is_in_flight(waiting: Table, broker: int) -> bool:
-    """True if the broker waits for a block."""
     request = waiting.get(_request_key(broker), BlockRequest)
     return request is not None and request.is_in_flight
 
 
 def ids_exhausted(waiting: Table, broker: int) -> None:
-    """Note that ZooKeeper has no block left."""
     waiting.put(_request_key(broker), BlockRequest(is_exhausted=True))
 
 
 def is_exhausted(waiting: Table, broker: int) -> bool:
-    """True if ZooKeeper has no block left."""
     request = waiting.get(_request_key(broker), BlockRequest)
     return request is not None and request.is_exhausted
 
 
 def watch_key(broker: int) -> str:
-    """Return the key that requests watch while the broker has no ids."""
     return _key(broker)

@@ -68,7 +68,6 @@ def marker_requests(
 
 
 def existing_partitions(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
-    """Return the partitions of existing topics."""
     found = {}
     for name, indexes in partitions.items():
         topic = broker.topic_by_name(name)
@@ -128,14 +127,12 @@ def on_response(broker: Broker, message: Message, response: WriteTxnMarkersRespo
 
 
 def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetadata:
-    """Return the metadata of a transaction with all markers written."""
     metadata = transactions.step(prepared, TransactionEvent.MARKERS_WRITTEN, EventData(broker.now))
     assert isinstance(metadata, TransactionMetadata), metadata
     return metadata
 
 
 def _is_current(current: TransactionMetadata, marker: WritableTxnMarker) -> bool:
-    """True if a marker belongs to the current transaction."""
     is_same = (current.producer_id, current.producer_epoch) == (
         marker.producer_id,
         marker.producer_epoch,

@@ -66,7 +66,6 @@ def _key(broker: int, topic_id: Uuid, partition: int) -> str:
 def find(
     table: Table, broker: int, topic_id: Uuid, partition: int, producer_id: int
 ) -> Verification | None:
-    """Return a producer's verification, if any."""
     item = table.get(_key(broker, topic_id, partition), Verifications)
     return None if item is None else item.by_producer.get(producer_id)
 

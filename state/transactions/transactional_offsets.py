@@ -43,7 +43,6 @@ class PendingOffset(msgspec.Struct, array_like=True):
     is_superseded: bool = False
 
     def is_of(self, topic: str, partition: int) -> bool:
-        """True if the offset is of this partition."""
         return (self.offset.topic, self.offset.partition) == (topic, partition)
 
 
@@ -86,7 +85,6 @@ def unindex(table: Table, broker: int, key: str) -> None:
 
 
 def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
-    """Return topics and partitions with a pending offset."""
     pending = table.get(_key(broker, group_id), PendingOffsets)
     offsets = pending.offsets if pending is not None else []
     return {(each.offset.topic, each.offset.partition) for each in offsets}
@@ -160,7 +158,6 @@ def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten
 
 @applies(TransactionalOffsetsEnded, to="groups")
 def apply_ended(table: Table, broker: int, record: TransactionalOffsetsEnded) -> None:
-    """Remove a producer's pending offsets of these groups."""
     for group_id in record.group_ids:
         _retain(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
     _remove_from_index(table, broker, record.producer_id, record.group_ids)

@@ -213,7 +213,6 @@ def end_event(
 
 
 def verification_error(current: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
-    """Return the error of a verification of partitions, or NONE."""
     error = holder_error(current, holder)
     if error is Error.NONE and current is not None:
         rule = TRANSITIONS[TransactionState(current.state), TransactionEvent.ADD]
@@ -245,7 +244,6 @@ def is_expired(current: TransactionMetadata, now: int, expiration_ms: int) -> bo
 
 
 def new_metadata(producer_id: int) -> TransactionMetadata:
-    """Return the metadata of a new transactional id, without an epoch."""
     return TransactionMetadata(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH)
 
 

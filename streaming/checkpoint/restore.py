@@ -148,7 +148,6 @@ def _write(
 
 
 def _offsets(snapshot: SnapshotManifest, new: JobFacts) -> store_writer.Offsets:
-    """The offsets where the new job starts."""
     topic = full_name(new.prefix, REQUESTS)
     if topic in snapshot.source_offsets:
         return snapshot.source_offsets
@@ -205,7 +204,6 @@ def message_sequence(columns: Columns, key: str) -> object:
 
 
 def command(restored: JobFacts, checkpoint: Path) -> str:
-    """The command that starts the job on a restored checkpoint."""
     words = ["brokertwin", "run", "--prefix", restored.prefix, "--checkpoint", str(checkpoint)]
     for cluster, brokers in restored.brokers.items():
         words += ["--cluster", cluster, "--brokers", f"{cluster}={facts.listed(brokers)}"]

@@ -68,17 +68,14 @@ class Checked(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """True if every expectation is met."""
         return not self.findings
 
     @property
     def critical(self) -> list[str]:
-        """Texts of the findings of severity critical."""
         return [text_of(each) for each in self.findings if each.severity == "critical"]
 
 
 def text_of(finding: UnmetExpectation) -> str:
-    """Format a finding."""
     what = " ".join((finding.expectation, ", ".join(finding.columns))).strip()
     if not finding.unexpected:
         return f"{what}: {finding.examples[0]}" if finding.examples else f"{what} is not met"
@@ -244,7 +241,6 @@ def _context() -> Any:
 
 
 def _page(result: Any) -> str:
-    """Render the result as a page of Data Docs that needs no network."""
     renderer = import_module("great_expectations.render.renderer")
     view = import_module("great_expectations.render.view")
     rendered = renderer.ValidationResultsPageRenderer().render(result)

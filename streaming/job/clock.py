@@ -53,7 +53,6 @@ class TimerDeadlines:
         self._heap: list[tuple[int, str]] = []
 
     def has(self, cell: str) -> bool:
-        """Whether the cell has a pending deadline."""
         return cell in self._of_cell
 
     def set(self, cell: str, deadline: int) -> None:
@@ -128,7 +127,6 @@ class JobClock(threading.Thread):
             self.failure = error
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
         self._has_stopped.set()
         self.join(KAFKA_TIMEOUT_S)
 

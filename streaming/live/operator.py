@@ -341,7 +341,6 @@ class Bucket:
         return outputs
 
     def rows(self) -> Iterator[tuple[EntityKey, tables.Row | None]]:
-        """The rows of the entities."""
         for key, (stored, _) in self.entities.items():
             if key.kind != CONNECTION:
                 yield key, tables.row_of(key, LiveEntity(key, stored).machine)
@@ -352,7 +351,6 @@ class Bucket:
         return min(alarm for _, alarm in self.entities.values())
 
     def stored(self) -> bytes:
-        """Encode the bucket."""
         return _encoder.encode([(*key, *state) for key, state in self.entities.items()])
 
 

@@ -198,7 +198,6 @@ def run(
 
 
 def lag_of(query: LiveQuery) -> LagReader:
-    """Return a reader of the lag of a live audit."""
     topics_read = [*query.sources, query.topic(EXCHANGES)]
     return LagReader(query.client, topics_read, query.checkpoint)
 

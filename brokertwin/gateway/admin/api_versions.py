@@ -138,7 +138,6 @@ def _put_features(body: Body, features: Features) -> None:
 
 
 def is_served(api_key: int, version: int, release: Release | None) -> bool:
-    """Whether ApiVersions offers a version of an API."""
     if release is None:
         return (api_key, version) in SERVED_VERSIONS
     row = KAFKA_APIS[api_key]

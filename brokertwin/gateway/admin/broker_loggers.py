@@ -50,7 +50,6 @@ Why = tuple[Error, str | None]
 
 
 def names_loggers(api_key: int, body: Body) -> bool:
-    """True if a request names a logger."""
     return api_key in APIS and any(
         each["resourceType"] == BROKER_LOGGER for each in body["resources"]
     )
@@ -151,7 +150,6 @@ def _config(name: str) -> Body:
 
 
 def level_of(name: str) -> str:
-    """Effective level of a logger."""
     number = logging.getLogger(LOGGERS[name]).getEffectiveLevel()
     return next(level for level, least in reversed(LEVELS.items()) if least <= max(number, 5))
 

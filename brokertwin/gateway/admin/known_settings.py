@@ -35,7 +35,6 @@ class KnownSettings(NamedTuple):
     given: BrokerSettings
 
     def of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings."""
         return broker_configs.settings_of(self.table, self.machine, broker, self.given)
 
     def changed(self, broker: int) -> Mapping[str, str]:
@@ -44,14 +43,12 @@ class KnownSettings(NamedTuple):
         return {**layers.of_cluster, **layers.of_broker} if layers is not None else {}
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
         rate = client_quotas.connection_rate(self.table, self.machine, host)
         return None if rate is None else self._rate_limit(broker, rate)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """Return the request time quota of a client, if any."""
         key = REQUEST_PERCENTAGE
         limit = quota_rates.limit_of(self.table, self.machine, principal, client_id, key)
         if limit is None:

@@ -71,7 +71,6 @@ class EdgeRequest(NamedTuple):
 
     @property
     def version(self) -> int:
-        """Version of the API."""
         return self.header.request_api_version
 
     def document(self) -> RequestFrame:
@@ -249,15 +248,12 @@ class EventWriter:
         return self._event(kind, broker, reply_to=self.reply_to, nonce=self._nonce(), **fields)
 
     def disconnection(self, broker: int, connection: str) -> Event:
-        """Return an event for the end of a connection."""
         return self._event(Kind.DISCONNECT, broker, connection=f"{self.incarnation}-{connection}")
 
     def settings_query(self, broker: int) -> Event:
-        """Return an event that queries the settings for gateways."""
         return self._event(Kind.TELL_SETTINGS, broker, reply_to=self.reply_to)
 
     def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> Event:
-        """Return an event with the result of a cleaning pass."""
         found = msgspec.to_builtins(cleaned)
         return self._event(Kind.CLEAN_LOG, broker, cleaned=found, seen=seen)
 
@@ -286,7 +282,6 @@ def document_of_body(body: AnyBody, version: int) -> Body:
 
 
 def internal_header(api_key: int, version: int, client_id: str | None) -> RequestHeader:
-    """Return the header of a request that no client has sent."""
     return RequestHeader(api_key, version, 0, client_id, KAFKA_APIS[api_key].name)
 
 

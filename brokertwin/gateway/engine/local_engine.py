@@ -104,7 +104,6 @@ class LocalRows(Rows):
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """Add a response."""
         if isinstance(response, dict):  # prepared before it was committed
             response = msgspec.convert(response, response_type(source.header.request_api_key))
         outcome = EngineResponse(response, None, closes_connection, mute_ms)
@@ -134,7 +133,6 @@ class LocalRows(Rows):
         self.rows.append(LocalSegment(outputs.SEGMENTS, None, None, None, "", place, None))
 
     def timer(self, deadline: int) -> None:
-        """Add a deadline at which time must advance."""
         self.rows.append(LocalTimer(outputs.TIMERS, None, None, None, "", deadline))
 
 
@@ -481,7 +479,6 @@ class LocalEngine:
         self._dispatch(rows or [])
 
     def features_epoch(self) -> int:
-        """Return the offset of the last metadata record."""
         return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
 
     def known_features(self) -> list[dict[str, Any]]:
@@ -495,14 +492,12 @@ class LocalEngine:
         ]
 
     def known(self, broker: int) -> KnownSettings:
-        """Return the current settings, as a broker knows them."""
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         return KnownSettings(table, broker, given)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """Return the request time quota of a client, if any."""
         if not self._cell.broker(broker).has_quotas:
             return None
         return self.known(broker).request_limit(broker, principal, client_id)

@@ -76,7 +76,6 @@ def _entry(document: Any, number: int, origin: str) -> FaultSpec:
 
 
 def text_of(specs: list[FaultSpec]) -> str:
-    """Return faults as the text of a JSON file."""
     return json.dumps({LIST: msgspec.to_builtins(specs)}, indent=2) + "\n"
 
 

@@ -206,7 +206,6 @@ class ClientExchange:
         self._signature = b""
 
     def first(self) -> bytes:
-        """Return the first message."""
         return b"n,," + self._bare
 
     def final(self, server_first: bytes) -> bytes:
