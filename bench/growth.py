@@ -93,14 +93,14 @@ class GrowthBed:
         self.topic("__transaction_state", 2, 1)
 
     def put(self, record: Any) -> None:
-        apply(self.cell.tables, BROKER, record)
+        apply(self.cell.tables.of(BROKER), record)
 
     def topic(self, name: str, number: int, partitions: int) -> str:
         """Create a topic at controller and broker; return its id."""
         topic_id = f"{number:021d}A"
         created = TopicCreated(topic_id, name, [[BROKER]] * partitions, {})
-        apply(self.cell.tables, CONTROLLER, created)
-        apply(self.cell.tables, BROKER, created)
+        apply(self.cell.tables.of(CONTROLLER), created)
+        apply(self.cell.tables.of(BROKER), created)
         return topic_id
 
     def batches(self, count: int, producers: int = 0) -> None:

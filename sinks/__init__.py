@@ -1,4 +1,4 @@
-"""What writes: rows to topics, snapshots of a job, committed offsets in Parquet.
+"""Writers: rows to topics, snapshots of a job, committed offsets in Parquet.
 
 topic_writer        rows to topics
 snapshot_store      a directory for each: full state of a micro-batch, with the following

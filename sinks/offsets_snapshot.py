@@ -74,7 +74,6 @@ class SnapshotError(UserError):
 
 
 def rows_of_cell(cluster: str, column: bytes) -> list[SnapshotRow]:
-    """Return the rows of one cell, from its column `groups`."""
     return [SnapshotRow(cluster, *row) for row in committed_offsets.rows(column)]
 
 

@@ -9,7 +9,7 @@
 
 A snapshot is written to a hidden directory, synced, optionally judged, and renamed. So a snapshot
 with its name is complete, even after a kill. It is renamed first when it is removed. One process
-writes at a time (a lock on the directory); the next writer removes what a killed one has left.
+writes at a time (a lock on the directory); the next writer removes the rest of a killed one.
 """
 
 import fcntl
@@ -343,7 +343,7 @@ def _paths(directory: Path) -> list[Path]:
 
 @contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Lock a directory for writing; remove what a killed writer has left.
+    """Lock a directory for writing; remove the rest of a killed writer.
 
     An object store has no locks: a writer there changes no snapshot of another one.
     """

@@ -336,23 +336,32 @@ PLAIN = {
 """Calls of other programs that need no check."""
 
 WITHIN = [each for page in DOCUMENTS for each in inline(page)]
-OURS = {each.text: each for each in WITHIN if each.text.startswith("brokertwin ")}
+OURS = {
+    each.text: each
+    for each in (*WITHIN, *(each for page in DOCUMENTS for each in commands(page)))
+    if each.text.startswith("brokertwin ")
+}
 """Each once: pages that are made say the same."""
 
 
 @pytest.mark.parametrize("command", OURS.values(), ids=str)
-def test_calls_in_sentences_use_existing_commands_and_options(
-    command: Command,
-) -> None:
+def test_calls_use_existing_commands_and_options(command: Command) -> None:
+    """Those that no test types, too; former names of options are not for documents."""
     words = [word for word in shlex.split(command.text)[1:] if word != "…"]
+    words = words[: words.index("--")] if "--" in words else words
+    if not words:
+        return
     assert words[0] in COMMANDS or words[0].startswith("-"), command
-    found = get_command(app) if words[0].startswith("-") else load(words[0])
+    both = " ".join(words[:2])
+    name = both if both in COMMANDS else words[0]
+    found = get_command(app) if name.startswith("-") else load(name)
     below = getattr(found, "commands", {})
     if below and len(words) > 1:
-        for name in words[1].split("|"):
-            assert name in below, command
-        found = below[words[1].split("|")[0]]
+        names = words[1].split("|")
+        assert set(names) <= below.keys(), command
+        found = below[names[0]]
     options = {option for param in found.params for option in (*param.opts, *param.secondary_opts)}
+    options.add("--help")
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options
 
 

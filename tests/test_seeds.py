@@ -1,4 +1,4 @@
-"""docs/seeds.md names a test for each clause of the five documents; `make clauses` breaks them."""
+"""The page of clauses names a test for each clause of the articles; `make clauses` breaks them."""
 
 import re
 

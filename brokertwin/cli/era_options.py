@@ -34,16 +34,16 @@ BrokerEraOption = Annotated[
     BrokerEra | None,
     typer.Option(
         "--era",
-        help="With --engine local: rules and defaults of brokers of a former Kafka version;"
-        " --set and --broker-config win.",
+        help="Rules and defaults of brokers of a former Kafka version; --set and --broker-config"
+        " win. A gateway needs --engine local: a job has its own.",
     ),
 ]
 BrokerTrace = Annotated[
     bool,
     typer.Option(
         "--trace",
-        help="With --engine local: print log lines like those of former brokers on standard error:"
-        " fetch sessions, fetcher threads, replicated records, completed requests.",
+        help="Print log lines like those of former brokers on standard error: fetch sessions,"
+        " fetcher threads, replicated records, completed requests. A gateway needs --engine local.",
     ),
 ]
 KafkaVersion = Annotated[
@@ -67,10 +67,14 @@ def broker_defaults(
         raise UserError(
             "Cannot combine --era, --trace and --version with --engine spark: the job has the"
             " brokers.",
-            "Pass the settings `brokertwin.…` to `brokertwin run` with --set instead.",
+            "Pass --era and --trace to `brokertwin run` instead.",
         )
-    of_era = SETTINGS[era] if era else {}
-    return {**settings_of(offered), **of_era, **(TRACES if is_traced else {})}
+    return {**settings_of(offered), **job_defaults(era, is_traced)}
+
+
+def job_defaults(era: BrokerEra | None, is_traced: bool) -> dict[str, str]:
+    """Return the settings of brokers of an era, with those for log lines."""
+    return {**(SETTINGS[era] if era else {}), **(TRACES if is_traced else {})}
 
 
 def tracer(is_wanted: bool, *, with_threads: bool = False) -> Callable[[str], None] | None:

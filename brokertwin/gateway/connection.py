@@ -19,12 +19,7 @@ from brokertwin.gateway.admin import altered_settings, api_versions, broker_logg
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.context import GatewayContext
 from brokertwin.gateway.edge_fields import PendingResponse, PendingWrite
-from brokertwin.gateway.engine.engine import (
-    AnyBody,
-    EdgeRequest,
-    EngineResponse,
-    NoResponseError,
-)
+from brokertwin.gateway.engine.engine import AnyBody, EdgeRequest, EngineResponse, NoResponseError
 from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.denials import RESOURCE_TYPES
 from brokertwin.protocol.errors import Error

@@ -48,7 +48,6 @@ def error_of(refusal: Body, api_key: int) -> Error:
 
 
 def error_response(request: RequestFrame, error: int) -> Body | None:
-    """Return the body of an error response, or None if the API has none."""
     if has_own_code(request):
         return {**_EMPTY, "errorCode": int(error)}
     if Trait.EMPTY_IN_ERROR in api_of_key(request.api_key).traits:

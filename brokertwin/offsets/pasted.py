@@ -3,9 +3,10 @@
     OffsetsMessageFormatter        lines of kafka-console-consumer, text or JSON
     kafka-dump-log                 with --offsets-decoder, of Kafka 1 to 4
     kcat -J                        messages of __consumer_offsets
-    kafka-consumer-groups          with --describe or --reset-offsets: offsets without a history
+    kafka-consumer-groups          --describe, --reset-offsets, --export: offsets without history
     rpk, kaf                       `group describe`: the same
-    AKHQ, Burrow                   JSON of a group: the same
+    AKHQ, Burrow and others        JSON of groups: the same
+    kafka_exporter                 its metrics, and kafka-lag-exporter's: the same
     MirrorMaker 2                  CheckpointFormatter: the offsets of the target cluster
 
 Lines are parsed independently, so other lines are ignored. Line numbers replace log offsets, which
@@ -79,6 +80,15 @@ MARKER = re.compile(r" endTxnMarker: (COMMIT|ABORT)")
 HEADER = re.compile(
     r"(?:GROUP\s+)?TOPIC\s+PARTITION\s+(?:LEADER-EPOCH\s+)?(?:CURRENT|NEW)-OFFSET(?:\s.*)?"
 )
+EXPORTED = re.compile(
+    r"(?:\"(?P<quoted>[^\"]+)\",|(?P<group>[^\",]+),)?\"?(?P<topic>[\w.-]+)\"?,"
+    r"(?P<partition>\d+),(?P<offset>\d+)"
+)
+COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+METRIC = re.compile(
+    r"kafka_consumergroup_(?:current|group)_offset\{(?P<labels>.*)\} (?P<offset>\S+).*"
+)
+LABEL = re.compile(r"(\w+)=\"((?:[^\"\\]|\\.)*)\"")
 HEADER_OF_KAF = re.compile(r"Partition\s+Group Offset\s+High Watermark\s.*")
 COLUMNS_OF_KAF = ["PARTITION", "CURRENT-OFFSET"]
 GROUP_OF_OTHERS = re.compile(r"(?:GROUP|Group ID:)\s+(?P<group>\S+)")
@@ -95,6 +105,24 @@ OTHERS = {
 }
 """Beginnings of lines that have no committed offset, and what has one."""
 
+NAMES = {
+    "groupid": "group",
+    "consumergroupid": "group",
+    "topicname": "topic",
+    "partitionid": "partition",
+    "currentoffset": "offset",
+    "groupoffset": "offset",
+}
+"""Names of fields in the JSON of tools, in lower case and without underscores."""
+
+NUMBERS = {
+    "PARTITION",
+    "LEADER-EPOCH",
+    "CURRENT-OFFSET",
+    "LOG-START-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+}
 URL_OF_BURROW = re.compile(r"/consumer/([^/]+)(?:/|$)")
 NO_MEMBERS = re.compile(
     r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
@@ -123,6 +151,7 @@ class PastedOffsets:
         self._group = group
         self._partition = -1
         self._columns: list[str] = []
+        self._prefix = 0
         self._producer: int | None = None
         self._topic = ""
         self._begun: list[str] = []
@@ -136,9 +165,9 @@ class PastedOffsets:
     def read(self, lines: Iterable[str]) -> Iterator[OffsetMove]:
         """Yield the change of each line. Commits of aborted transactions are skipped."""
         for number, line in enumerate(lines, 1):
-            text = line.strip().removeprefix("\ufeff")
+            text = COLOURS.sub("", line).strip().removeprefix("\ufeff")
             try:
-                if self._begun or text.startswith("{"):
+                if self._begun or text.startswith(("{", "[{")):
                     yield from self._documents(number, text)
                 else:
                     yield from self._read(number, text)
@@ -156,13 +185,23 @@ class PastedOffsets:
             self._partition = int(found["partition"])
         elif found := DUMPED.fullmatch(text):
             yield from self._dumped(number, text, found)
-        elif HEADER.fullmatch(text):
-            self._columns = text.replace("NEW-OFFSET", "CURRENT-OFFSET").split()
+        elif found := HEADER.search(text):
+            self._columns = found[0].replace("NEW-OFFSET", "CURRENT-OFFSET").split()
+            self._prefix = found.start()
         elif HEADER_OF_KAF.fullmatch(text):
-            self._columns = COLUMNS_OF_KAF
+            self._columns, self._prefix = COLUMNS_OF_KAF, 0
         elif found := CHECKPOINT.fullmatch(text):
             key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
             self.described[key] = int(found["offset"])
+        elif not self._columns and (found := EXPORTED.fullmatch(text)):
+            key = OffsetKey(
+                self._named(found["quoted"] or found["group"]),
+                found["topic"],
+                int(found["partition"]),
+            )
+            self.described[key] = int(found["offset"])
+        elif found := METRIC.fullmatch(text):
+            self._measured(dict(LABEL.findall(found["labels"])), float(found["offset"]))
         elif why := next((why for start, why in OTHERS.items() if text.startswith(start)), ""):
             raise ValueError(why)
         elif found := GROUP_OF_OTHERS.fullmatch(text):
@@ -174,7 +213,20 @@ class PastedOffsets:
         elif not text:
             self._columns = []
         elif self._columns:
-            self._described(text.split())
+            self._described(text[self._prefix :].split())
+
+    def _named(self, group: str | None) -> str:
+        """The group of a row. Raises ValueError if nothing names it."""
+        if not (group or self._group):
+            raise ValueError("the table has no column GROUP: --group names the group")
+        return group or self._group
+
+    def _measured(self, labels: dict[str, str], offset: float) -> None:
+        """Parse a metric of kafka_exporter or kafka-lag-exporter; -1 is no offset."""
+        group = labels.get("consumergroup") or labels["group"]
+        if offset >= 0:
+            key = OffsetKey(group, labels["topic"], int(labels["partition"]))
+            self.described[key] = int(offset)
 
     def _moved(
         self, row: CoordinatorRow, key: OffsetKey, value: OffsetCommitValue | None
@@ -204,7 +256,7 @@ class PastedOffsets:
         whole = "\n".join(self._begun)
         self._begin()
         at = 0
-        while whole.startswith("{", at):
+        while whole.startswith(("{", "["), at):
             document, at = DECODER.raw_decode(whole, at)
             yield from self._document(number, document)
             at = END_OF_SPACE.match(whole, at).end()  # type: ignore[union-attr]
@@ -213,7 +265,7 @@ class PastedOffsets:
         self._begun, self._begun_size, self._depth = [], 0, _Depth()
 
     def _document(self, number: int, document: Any) -> Iterator[OffsetMove]:
-        key = document.get("key")
+        key = document.get("key") if isinstance(document, dict) else None
         if isinstance(key, dict):
             decoded = _json_offset(key, document.get("value"))
             if decoded is not None:
@@ -264,43 +316,45 @@ class PastedOffsets:
                 self.described[key] = int(parts[1])
             return
         at = self._columns.index("CURRENT-OFFSET")
-        extra = max(0, len(parts) - len(self._columns))
-        names = ["" if name == "GROUP" else name for name in self._columns[: at + 1]]
-        while names[0] == "" and extra < len(parts) - at and not _is_row(names, parts[extra:]):
-            extra += 1
-        if len(parts) - extra <= at:
+        if len(parts) <= at:
             raise ValueError("the row has fewer fields than the table has columns")
-        row = dict(
-            zip(self._columns, [" ".join(parts[: extra + 1]), *parts[extra + 1 :]], strict=False)
-        )
-        group = row.get("GROUP", self._group)
-        if not group:
-            raise ValueError("the table has no column GROUP: --group names the group")
+        words = range(1, len(parts) - at + 1 if self._columns[0] == "GROUP" else 2)
+        rows = [
+            dict(zip(self._columns, [" ".join(parts[:n]), *parts[n:]], strict=False)) for n in words
+        ]
+        rows = [each for each in rows if _is_row(each)]
+        if not rows:
+            raise ValueError("the row does not fit the columns of the table")
+        row = next(filter(_has_its_lag, rows), rows[0])
+        group = self._named(row.get("GROUP"))
         if row["CURRENT-OFFSET"] != NO_OFFSET:
             key = OffsetKey(group, row["TOPIC"], int(row["PARTITION"]))
             self.described[key] = int(row["CURRENT-OFFSET"])
 
 
-def _is_row(names: list[str], parts: list[str]) -> bool:
-    """Whether the fields before the offset, and the offset, are of their columns."""
+def _is_row(row: dict[str, str]) -> bool:
+    """Whether the fields of a row are of their columns."""
     return all(
-        part.removeprefix("-").isdecimal() or part == NO_OFFSET
-        for name, part in zip(names, parts, strict=False)
-        if name not in ("", "TOPIC")
+        text.removeprefix("-").isdecimal() or text == NO_OFFSET
+        for name, text in row.items()
+        if name in NUMBERS
     )
 
 
+def _has_its_lag(row: dict[str, str]) -> bool:
+    """Whether the lag is that of the offsets, so that no other field was taken for one."""
+    numbers = [row.get(name, "") for name in ("LOG-END-OFFSET", "CURRENT-OFFSET", "LAG")]
+    if not all(each.removeprefix("-").isdecimal() for each in numbers):
+        return False
+    end, offset, lag = map(int, numbers)
+    return lag == end - offset
+
+
 def _of_monitors(document: Any) -> Iterator[tuple[OffsetKey, int]]:
-    """Yield the offsets of a group in the JSON of AKHQ or Burrow; none for other JSON."""
-    for group in document.get("results") or [document]:  # a page of AKHQ
-        for part in group.get("offsets") or ():
-            if part.get("offset") is not None:
-                yield OffsetKey(group["id"], part["topic"], part["partition"]), part["offset"]
-    status = document.get("status")
-    for part in (status.get("partitions") or ()) if isinstance(status, dict) else ():
-        if part.get("end") is not None:
-            key = OffsetKey(status["group"], part["topic"], part["partition"])
-            yield key, part["end"]["offset"]
+    """Yield the offsets of groups in the JSON of a tool; none for other JSON."""
+    yield from _of_tool(document, {})
+    if not isinstance(document, dict):
+        return
     asked = URL_OF_BURROW.search((document.get("request") or {}).get("url", ""))
     topics = document.get("topics")
     if asked is None or not isinstance(topics, dict):
@@ -310,6 +364,30 @@ def _of_monitors(document: Any) -> Iterator[tuple[OffsetKey, int]]:
             known = [each["offset"] for each in part.get("offsets") or () if each is not None]
             if known:
                 yield OffsetKey(asked[1], topic, partition), known[-1]
+
+
+def _of_tool(value: Any, around: dict[str, Any]) -> Iterator[tuple[OffsetKey, int]]:
+    """Yield the offsets in a part of JSON, whose group and topic may be in the objects around."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _of_tool(each, around)
+    if not isinstance(value, dict):
+        return
+    named = {}
+    for name, part in value.items():
+        plain = name.lower().replace("_", "")
+        named[NAMES.get(plain, plain)] = part
+    if "offsets" in named and "group" not in named:  # AKHQ
+        named["group"] = named.get("id")
+    known = around | {
+        name: named[name] for name in ("group", "topic", "partition") if name in named
+    }
+    offset = str(named.get("offset"))
+    if offset.isdecimal() and isinstance(known.get("group"), str) and "partition" in known:
+        yield OffsetKey(known["group"], known["topic"], int(known["partition"])), int(offset)
+    for name, part in named.items():
+        if name != "start":  # Burrow: an older offset
+            yield from _of_tool(part, known)
 
 
 class _Depth:

@@ -12,7 +12,8 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.page.assembly import ASSETS
-from brokertwin.page.scenes import KEYS, Player, SceneError
+from brokertwin.page.scenes import Player, SceneError
+from brokertwin.protocol.kafka_apis import API_KEYS
 
 SCENES = "scenes"
 _players: dict[str, Player] = {}
@@ -39,8 +40,8 @@ def incident(names: list[str], progress: Callable[[str], None]) -> str:
         progress("looking for findings")
         found = findings(done.history)
         progress("preparing the page")
-        title = ", ".join(Path(name).name for name in names)
-        return msgspec.json.encode(document(done.history, found, title)).decode()
+        files = [Path(name).name for name in names]
+        return msgspec.json.encode(document(done.history, found, files)).decode()
     except UserError as error:
         return json.dumps({"error": error.message, "hint": error.hint})
 
@@ -56,7 +57,7 @@ def scenes() -> str:
 def start(scene: str) -> str:
     """Start a scene, given as JSON, from its beginning. Returns its tables and the APIs."""
     _players["scene"] = player = Player(json.loads(scene))
-    return json.dumps({"tables": player.tables(), "apis": sorted(KEYS)})
+    return json.dumps({"tables": player.tables(), "apis": sorted(API_KEYS)})
 
 
 def do(step: str) -> str:

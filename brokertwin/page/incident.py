@@ -1,6 +1,6 @@
 """The content of an incident page: what a recording shows over time, as one JSON document.
 
-    {"title", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
+    {"title", "files", "t0", "span", "names": {…}, "exchanges": {columns}, "bodies": {…},
      "lanes": […], "findings": […], "left": {…}}
 
 * Times are ms since `t0`, which is in ms since 1970.
@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.page.groups import GroupsOverTime
 from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
@@ -30,7 +31,8 @@ from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.sessions import ObservedSessionCache
+from brokertwin.recordings.history.sessions import ObservedSession, ObservedSessionCache
+from brokertwin.wording import counted
 
 State = dict[str, Any]
 """A flat state: field to a number, a text or null."""
@@ -82,13 +84,16 @@ class _Lane:
         self.samples.append((time, exchange, change))
 
 
-def document(history: History, findings: Sequence[AuditFinding], title: str) -> dict[str, Any]:
+def document(
+    history: History, findings: Sequence[AuditFinding], files: Sequence[str]
+) -> dict[str, Any]:
     """The content of the page of a recording and its findings."""
     exchanges = _exchanges(history, findings)
     begin, end = history.span
     walk = _Walk(history, round(begin))
     for index, exchange in enumerate(exchanges):
         walk.take(index, exchange)
+    walk.until(end)
     walk.replicas(history)
     walk.brokers(history)
     found = [walk.finding(number, each) for number, each in enumerate(findings)]
@@ -96,7 +101,8 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
     wanted = walk.wanted(found, lanes)
     kept = _bodies(exchanges, wanted)
     return {
-        "title": title,
+        "title": _title(findings),
+        "files": list(files),
         "t0": round(begin),
         "span": max(1, round(end - begin)),
         "names": {
@@ -104,6 +110,7 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
             "apis": list(walk.apis),
             "files": list(walk.files),
             "errors": {code: error_name(code) for code in sorted(walk.codes)},
+            "unnamed": list(walk.unnamed),
         },
         "exchanges": walk.columns,
         "bodies": kept,
@@ -111,6 +118,15 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
         "findings": found,
         "left": {"bodies": len(exchanges) - len(kept), "lanes": lanes_left},
     }
+
+
+def _title(findings: Sequence[AuditFinding]) -> str:
+    """The worst finding, and how many others there are."""
+    if not findings:
+        return "Nothing was found"
+    worst, others = findings[0], len(findings) - 1
+    more = f", and {counted(others, 'other finding')}" if others else ""
+    return f"{worst.kind}: {worst.subject}{more}"
 
 
 def _exchanges(history: History, findings: Sequence[AuditFinding]) -> Sequence[RecordedExchange]:
@@ -129,6 +145,7 @@ class _Walk:
     def __init__(self, history: History, begin: int) -> None:
         self._known = history.recording.known
         self._begin = begin
+        self._groups = GroupsOverTime(history.recording.exchanges, self._known)
         self._entities: dict[EntityKey, ObservedEntity] = {}
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._places: dict[str, int] = {}
@@ -137,6 +154,7 @@ class _Walk:
         self.apis: dict[str, int] = {}
         self.files: dict[str, int] = {}
         self.codes: set[int] = set()
+        self.unnamed: dict[str, None] = {}
         names = ("time", "took", "client", "api", "version", "error", "broker", "file", "line")
         self.columns: dict[str, list[int]] = {name: [] for name in names}
 
@@ -149,6 +167,7 @@ class _Walk:
     def take(self, index: int, exchange: RecordedExchange) -> None:
         """Note an exchange: its columns, its lanes, and the states that it changed."""
         line, columns = exchange.line, self.columns
+        self.until(line.end)
         code = next(iter(bodies.errors(exchange.response)), 0)
         file, _, number = line.place.rpartition(":")
         self._places[line.place] = index
@@ -187,8 +206,30 @@ class _Walk:
                 if entity.LOOKAHEAD_MS:
                     deque(entity.judge(part, self._known), maxlen=0)
                 lane = self.lane(SAMPLED[key.kind], _name_of(key, entity, exchange))
-                lane.sample(exchange.line.end - self._begin, index, key, _state_of(entity))
+                for name, state in self._states(key, entity, exchange):
+                    lane.sample(exchange.line.end - self._begin, index, name, state)
                 yield lane
+
+    def _states(
+        self, key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange
+    ) -> Iterator[tuple[object, State]]:
+        """The parts of an entity's state that an exchange may have changed."""
+        if isinstance(entity, ObservedGroup):
+            yield key, self._groups.after(key, entity, exchange)
+        elif isinstance(entity, ObservedProducer):
+            yield key, _transaction(entity)
+        elif isinstance(entity, ProducerInPartition):
+            yield key, _batches(entity)
+        else:
+            assert isinstance(entity, ObservedSessionCache)
+            numbers = {body.get("sessionId", 0) for body in (exchange.request, exchange.response)}
+            for number in sorted(numbers - {0}):
+                yield number, _session(number, entity.sessions.get(number))
+
+    def until(self, time: float) -> None:
+        """Note the changes of groups that no request made until a time, in ms since 1970."""
+        for at, key, state in self._groups.until(time):
+            self.lane("group", key.id).sample(at - self._begin, -1, key, state)
 
     def _watermarks(self, index: int, exchange: RecordedExchange) -> None:
         """High watermarks and last stable offsets that responses to Fetch show."""
@@ -199,6 +240,8 @@ class _Walk:
                 if part.get("errorCode") or part.get("highWatermark", -1) < 0:
                     continue
                 name = f"{self._known.topic(topic)}-{part['partitionIndex']}"
+                if not topic.get("topic") and str(topic.get("topicId")) not in self._known.topics:
+                    self.unnamed[str(topic.get("topicId"))] = None
                 state = {"high watermark": part["highWatermark"]}
                 if part.get("lastStableOffset", -1) >= 0:
                     state["last stable offset"] = part["lastStableOffset"]
@@ -223,7 +266,8 @@ class _Walk:
         for broker, (first, last) in sorted(known.logs.items()):
             lane = self.lane("broker", f"broker {broker}")
             lane.sample(max(0, first - self._begin), -1, "log", {"log": "recorded"})
-            lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
+            if last < history.span[1] - SILENT_MS:
+                lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
         for broker, presence in sorted(known.presences.items()):
             lane = self.lane("broker", f"broker {broker}")
             starts = [span.begin for span in presence.spans[1:]] + [known.last]
@@ -241,12 +285,15 @@ class _Walk:
         """A finding with the exchanges of its evidence, each marked in its lanes."""
         made = found.document(EVIDENCE_MAX)
         rows = []
+        kind, _, name = found.subject.partition(" ")
+        keys = (kind, name), (kind, found.subject), ("transaction", name)
+        about = [self._lanes[key] for key in keys if key in self._lanes][:1]
         for each in made["evidence"]:
             index = self._places.get(each["place"], -1)
             time = round(each["time"]) - self._begin
             rows.append({"at": index, "t": time, "said": each["said"], "place": each["place"]})
-            for lane in self._of[index] if index >= 0 else ():
-                lane.marks.append((time, index, made["severity"], f"{made['kind']}"))
+            for lane in dict.fromkeys([*about, *(self._of[index] if index >= 0 else ())]):
+                lane.marks.append((time, index, made["severity"], made["kind"]))
         made["evidence"] = rows
         made["from"], made["to"] = (round(made[name]) - self._begin for name in ("from", "to"))
         made["consequences"] = [
@@ -288,32 +335,12 @@ def _name_of(key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange)
     return f"producer {key.id}" if key.kind == "producer-id" else key.id
 
 
-def _state_of(entity: ObservedEntity) -> State:
-    if isinstance(entity, ObservedGroup):
-        return _group(entity)
-    if isinstance(entity, ObservedProducer):
-        return _transaction(entity)
-    if isinstance(entity, ProducerInPartition):
-        return _batches(entity)
-    assert isinstance(entity, ObservedSessionCache)
-    return {
-        f"session {number}": f"epoch {session.epoch}, {session.partitions} partitions,"
-        f" {session.client or '?'}"
-        for number, session in entity.sessions.items()
-        if session.closed is None and session.used is not None
-    }
-
-
-def _group(entity: ObservedGroup) -> State:
-    membership = entity.membership
-    state: State = {"members": len(membership.members)}
-    if membership.number >= 0:
-        state["generation"] = membership.number
-    if membership.leader:
-        state["leader"] = membership.leader
-    state |= {f"member {name}": each.last.name for name, each in membership.members.items()}
-    state |= {f"offset {each.place}": each.offset for each in entity.offsets.offsets.values()}
-    return state | {f"pending {each.place}": each.offset for each in entity.offsets.pending}
+def _session(number: int, session: ObservedSession | None) -> State:
+    if session is None or session.closed is not None or session.used is None:
+        return {}
+    known = [f"epoch {session.epoch}"]
+    known += [counted(session.partitions, "partition")] if session.partitions >= 0 else []
+    return {f"session {number}": ", ".join([*known, session.client or "?"])}
 
 
 def _transaction(entity: ObservedProducer) -> State:
@@ -346,7 +373,7 @@ SILENT_MS = 3_000
 """Without a heartbeat for longer a broker is shown as silent; Kafka's default interval is 2 s."""
 
 SPAN_FIELDS = {
-    "group": ("generation", "members"),
+    "group": ("generation", "epoch", "members", "silent", "deleted by"),
     "transaction": ("transaction", "epoch"),
     "partition": ("leader", "in sync"),
     "broker": ("controller", "log"),
@@ -406,9 +433,14 @@ def _spans(kind: str, samples: Iterable[tuple[int, int, State]], end: int) -> li
 def _label(kind: str, state: State) -> tuple[str, str]:
     """The label of a span and its tone: `calm`, `busy`, `bad` or `gone`."""
     if kind == "group":
-        number, members = state.get("generation"), state.get("members") or 0
-        words = f"generation {number}, " if number is not None else ""
-        return f"{words}{members} member{'s' * (members != 1)}", "calm" if members else "gone"
+        numbers = {name: state.get(name) for name in ("generation", "epoch")}
+        parts = [f"{name} {number}" for name, number in numbers.items() if number is not None]
+        members, silent = state.get("members"), state.get("silent")
+        if state.get("deleted by") is not None:
+            return "deleted", "gone"
+        if members is not None:
+            parts.append(f"{silent} of {members} silent" if silent else counted(members, "member"))
+        return ", ".join(parts), "busy" if silent else "gone" if members == 0 else "calm"
     if kind == "transaction":
         value = str(state.get("transaction"))
         return ("", "gone") if value == "none" else (f"transaction {value}", "busy")

@@ -14,7 +14,8 @@ A step is a request of a client, time that passes, or an event of the cluster:
 `keep` names values of the response by their path; `"$session"` in a later request is that value.
 `"lost": true` loses the response on its way: the broker's state changes, the client does not see
 it. `hidden` steps prepare the scene and are not shown. Expected error codes are in `errors`, which
-the tests compare with the model and with a real broker.
+the tests compare with the model and with a real broker. A counterexample of `explore` also has
+`begin`, the time of its first step, and in each step the `nonce` and the `choices` of its event.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.protocol.errors import error_name
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import Position
@@ -32,10 +33,9 @@ from brokertwin.tables.state_rows import IDENTITY, ItemKind, Row, rows
 
 CLUSTER = "scene"
 START = 1_800_000_000_000
-"""Time of the first step, in ms since 1970."""
+"""Time of the first step without a `begin` in the scene, in ms since 1970."""
 
 STEP_MS = 100
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 SHOWN = (
     *(ItemKind.LOGS, ItemKind.PARTITIONS, ItemKind.REPLICAS, ItemKind.PRODUCERS),
     *(ItemKind.PRODUCER_BATCHES, ItemKind.SESSIONS, ItemKind.SESSION_PARTITIONS),
@@ -62,7 +62,7 @@ class Player:
 
     def reset(self) -> None:
         """Start with an empty cluster, after the hidden steps."""
-        settings = BrokerSettings(**self.scene.get("settings", {}))
+        settings = msgspec.convert(self.scene.get("settings", {}), BrokerSettings)
         self._cell = Cell(
             CellSettings(
                 name=CLUSTER,
@@ -73,7 +73,7 @@ class Player:
                 may_intervene=True,
             )
         )
-        self.now = START
+        self.now = self._begin = self.scene.get("begin", START)
         self.kept: dict[str, Any] = {}
         self._count = 0
         self._asked: dict[str, str] = {}
@@ -122,7 +122,7 @@ class Player:
             self.keep(self._keeps.pop(each["id"], {}), each["response"])
         before, self._tables = self._tables, self._read()
         return {
-            "time": self.now - START,
+            "time": self.now - self._begin,
             "request": event.get("request"),
             "responses": responses,
             "waits": "api" in step and all(each["waited"] for each in responses),
@@ -143,12 +143,12 @@ class Player:
             return event | dict(step["event"])
         if "api" not in step:
             return event | {"kind": "tick"}
-        if step["api"] not in KEYS:
+        if step["api"] not in API_KEYS:
             raise SceneError(f"There is no API {step['api']!r}.")
         client = step.get("client", "client")
         self._asked[event["id"]] = f"{client} {step['api']}"
         header = {
-            "requestApiKey": KEYS[step["api"]],
+            "requestApiKey": API_KEYS[step["api"]],
             "requestApiVersion": step["version"],
             "correlationId": self._count,
             "clientId": client,
@@ -156,7 +156,8 @@ class Player:
         return event | {
             "broker": step.get("broker", self.scene.get("brokers", [1])[0]),
             "connection": step.get("connection", client),
-            "nonce": f"nonce-{self._count}",
+            "nonce": step.get("nonce", f"nonce-{self._count}"),
+            "choices": step.get("choices", {}),
             "requestHeader": header,
             "request": self.filled(step.get("request", {})),
         }

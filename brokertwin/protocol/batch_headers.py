@@ -1,6 +1,6 @@
 """Headers of record batches, as the model keeps them, and the end markers of transactions."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -64,3 +64,14 @@ class Batch(Body):
     def last_offset(self) -> int:
         """The offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
+
+
+class BatchPartition(NamedTuple):
+    """A partition by topic name, or by topic id if the name is unknown."""
+
+    topic: str
+    partition: int
+
+
+Headers = dict[BatchPartition, list[Batch]]
+"""Batches of replicas; after a truncation an offset can have several."""

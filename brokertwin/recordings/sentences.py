@@ -9,7 +9,7 @@ from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.transactions import OpenTransaction
 from brokertwin.recordings.history.words import clock, listed, names_of
 from brokertwin.recordings.rules import RULES, Rule
-from brokertwin.recordings.rules.findings import OF_FINDINGS, REMOVED
+from brokertwin.recordings.rules.findings import NEW_EPOCHS, OF_FINDINGS, REMOVED
 from brokertwin.wording import counted
 
 UNEXPLAINED_EPOCH = (
@@ -36,6 +36,8 @@ def advice(found: f.Finding) -> Rule:
     """Kafka's rule for a finding, its source, and what to do."""
     if any(isinstance(each, f.ControllerRemoved) for each in found.causes):
         return REMOVED
+    if isinstance(found, f.Rebalance) and found.is_epoch:
+        return NEW_EPOCHS
     return OF_FINDINGS.get(found.kind) or rule_of_code(found.error)
 
 
@@ -261,7 +263,8 @@ def said(found: f.Finding) -> str:
                     text = f"{why.client} {rebalance_cause(why)}"
                     words.append(text + (f": {reason}" if reason else ""))
             causes = ", ".join(dict.fromkeys(words))
-            return f"generation {found.number}" + (f": {causes}" if causes else "")
+            noun = "epoch" if found.is_epoch else "generation"
+            return f"{noun} {found.number}" + (f": {causes}" if causes else "")
         case f.JoinWaited(causes=(f.MemberIdUnused(member=member, by=got),)):
             return (
                 f"waited {found.waited_ms / 1000:.1f} s for member id {member}, handed out to"

@@ -101,7 +101,7 @@ class ReplicaAudit:
         for topic in body.get("responses", ()):
             known = topic.get("topic") or topic.get("name")
             if known is None:
-                named = image.topic_by_id(self._tables(broker).metadata, broker, topic["topicId"])
+                named = image.topic_by_id(self._tables(broker).of(broker), topic["topicId"])
                 known = named.name if named is not None else PASSING
             for each in topic[name]:
                 number = each.get("index", each.get("partitionIndex"))
@@ -134,11 +134,11 @@ class ReplicaAudit:
         topic = self._topic(broker, place[0]) if last else None
         if topic is None or place[0] == PASSING:
             return
-        log, logs = self._log(broker, topic, place[1]), self._tables(broker).logs
+        log = self._log(broker, topic, place[1])
         first = min(last.values())
         if log is None or self._batch(broker, topic, place[1], first) is None:
             return
-        for stored in batches_from(logs, broker, log, first):
+        for stored in batches_from(self._tables(broker).of(broker), log, first):
             is_marker = stored.is_control and stored.base_offset < each["highWatermark"]
             if is_marker and last.get(stored.producer_id, stored.base_offset) < stored.base_offset:
                 del last[stored.producer_id]
@@ -158,7 +158,7 @@ class ReplicaAudit:
             return
         (sent,) = (each for each in request.send.batches if each.topic_partition == place)
         locator = ",".join(request.names[each.id] for each in sent.records)
-        for batch in batches_from(tables.logs, broker, log, log.high_watermark):
+        for batch in batches_from(tables.of(broker), log, log.high_watermark):
             identity = self._batch(broker, topic, place[1], batch.base_offset)
             having = self._having(topic, place[1], batch.base_offset, identity)
             is_late = self._cluster.plan.lag_ms < LAG_MS and not self._has_severed_brokers()
@@ -180,18 +180,22 @@ class ReplicaAudit:
 
     def _partition(self, topic: Topic, number: int) -> Partition | None:
         for cell in self._cluster.cells.values():
-            known = image.topic_by_id(cell.tables.metadata, CONTROLLER, topic.topic_id)
+            known = image.topic_by_id(cell.tables.of(CONTROLLER), topic.topic_id)
             if known is not None:
                 return known.partitions[number]
         return None
 
     def _topic(self, broker: int, name: str) -> Topic | None:
-        return image.topic_by_name(self._tables(broker).metadata, broker, name)
+        return image.topic_by_name(self._tables(broker).of(broker), name)
 
     def _batch(self, broker: int, topic: Topic, number: int, offset: int) -> object:
         """Identity of the batch at an offset of a broker's log, or None."""
-        log, logs = self._log(broker, topic, number), self._tables(broker).logs
-        found = next(batches_from(logs, broker, log, offset), None) if log is not None else None
+        log = self._log(broker, topic, number)
+        found = (
+            next(batches_from(self._tables(broker).of(broker), log, offset), None)
+            if log is not None
+            else None
+        )
         if found is None or found.base_offset != offset:
             return None
         return found.producer_id, found.base_sequence, found.locator

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.deliveries import Counted, Draws
 from brokertwin.simulation.plan import FaultKind, RunPlan
@@ -44,8 +44,6 @@ SHARE_LOCK_MS = 1_500
 DELIVERIES_MAX = 4
 WHOLE_EVERY = 60
 """Interval, in events, of checks of the whole state; others check what an event touched."""
-
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _json = msgspec.json.Encoder()
 
@@ -279,9 +277,11 @@ class _RowsHeld(Rows):
         compare: Callable[[list[Output], list[Output]], None],
         witness: Callable[[], Witness | None],
     ) -> None:
-        self._delivered, self._compare, self._witness = delivered, compare, witness
+        self._delivered, self._compare = delivered, compare
+        self._witness: Callable[[], Witness | None] = lambda: None
         self.rows = []
-        super().__init__(settings)
+        super().__init__(settings)  # begins no event: the last one's records are not taken yet
+        self._witness = witness
 
     def begin(self, position: Position) -> None:
         """Finish the previous event; outputs of a failed event were never delivered."""

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import msgspec
 
 from brokertwin.clients.client_loop import Send
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.clock import VirtualClock
-from brokertwin.simulation.cluster import API_KEYS, SimulatedCluster
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import named
 
 DELAY_MIN_MS, DELAY_MAX_MS = 1, 8

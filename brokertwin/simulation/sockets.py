@@ -15,8 +15,8 @@ from brokertwin.clients.client_loop import (
 )
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.network import Connect
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.cluster import API_KEYS
 from brokertwin.simulation.edge import BrokerEdge, SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.record_names import records_of
 

@@ -47,23 +47,28 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="what", rename="
         request: id of the request that caused it; "" if brokers acted by themselves.
         client: client id of that request.
         api: API of that request.
+        is_refused: whether that request got an error nevertheless.
     """
 
     time: int
     request: str = ""
     client: str = ""
     api: str = ""
+    is_refused: bool = False
 
 
 class MemberChanged(Fact, frozen=True, kw_only=True, tag="member"):
-    """A member joined, rejoined, left, was away, expired, or was replaced.
+    """A member joined, rejoined, left, was away, expired, was replaced, or forgotten.
+
+    A coordinator that takes over a group, or is restarted, forgets members that were not stored.
 
     Attributes:
         group: the group id.
         member: the member id.
         of: client id of the member.
         instance: group.instance.id; "" for none.
-        change: `joined`, `rejoined`, `left`, `away`, `returned`, `expired`, `replaced`, `deleted`.
+        change: `joined`, `rejoined`, `left`, `away`, `returned`, `expired`, `replaced`,
+            `forgotten`.
         generation: generation or group epoch before it.
     """
 
@@ -163,6 +168,7 @@ class _Member(NamedTuple):
 
 
 class _Group(NamedTuple):
+    broker: int
     generation: int
     state: str
     members: Mapping[str, _Member]
@@ -178,7 +184,7 @@ class _EventHead(msgspec.Struct, rename="camel"):
 
 
 _event_decoder = msgspec.json.Decoder(_EventHead)
-NO_GROUP = _Group(0, "", {})
+NO_GROUP = _Group(-1, 0, "", {})
 
 
 class Truth:
@@ -198,6 +204,7 @@ class Truth:
         self._offsets: dict[tuple[str, str, int], int] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
         self._leaving: dict[str, str] = {}
+        self._taken: dict[str, int] = {}
         self._records: list[tuple[int, str, Record]] = []
         self._now = 0
 
@@ -208,6 +215,7 @@ class Truth:
 
     def requested(self, request_id: str, client: str, instance: str, api: str) -> None:
         self._clients[request_id] = client, api
+        self._taken[request_id] = len(self.facts)
         del instance
 
     def begin(self) -> None:
@@ -218,6 +226,10 @@ class Truth:
         """Note that a request was refused: a member that it names has not left by it."""
         for name in [each for each, by in self._leaving.items() if by == request_id]:
             del self._leaving[name]
+        since = self._taken.get(request_id, len(self.facts))
+        for place, fact in enumerate(self.facts[since:], since):
+            if fact.request == request_id:
+                self.facts[place] = msgspec.structs.replace(fact, is_refused=True)
 
     def take(self, cell: Cell, document: bytes) -> None:
         """Compare the state of a cell after an event with the state before."""
@@ -295,7 +307,8 @@ class Truth:
         gone = {m: v for m, v in former.members.items() if m not in now.members}
         for member, each in gone.items():
             leaver = self._leaving.pop(member, "") or self._leaving.pop(each.instance or " ", "")
-            change = "expired"
+            is_there = now.broker == former.broker and now.generation >= former.generation
+            change = "expired" if is_there else "forgotten"
             if leaver:
                 change = "left"
             elif each.instance and any(v.instance == each.instance for v in joined.values()):
@@ -404,6 +417,12 @@ class Truth:
                 continue
             by = self._cause(event.id)
             was_open = former is not None and former.state == OPEN
+            # the record of a request's abort may be written later, by no request
+            is_overdue = (
+                former is not None
+                and found.last_update_timestamp - former.transaction_start_timestamp
+                >= former.transaction_timeout_ms
+            )
             self.facts.append(
                 TransactionMoved(
                     time=self._now,
@@ -417,7 +436,7 @@ class Truth:
                     partitions=tuple(
                         f"{t}-{p}" for t, each in found.partitions.items() for p in each
                     ),
-                    is_timeout=was_open and found.state in ABORTED and not by,
+                    is_timeout=was_open and found.state in ABORTED and not by and is_overdue,
                     **by,
                 )
             )
@@ -465,7 +484,7 @@ class Truth:
                 self.batches.setdefault(place, {})[record.batch.base_offset] = record.batch
 
     def _leads(self, cell: Cell, machine: int, record: LogStartMoved) -> bool:
-        topic = image.topic_by_id(cell.tables.metadata, CONTROLLER, record.topic_id)
+        topic = image.topic_by_id(cell.tables.of(CONTROLLER), record.topic_id)
         if topic is None or record.partition >= len(topic.partitions):
             return False
         return topic.partitions[record.partition].leader == machine
@@ -473,7 +492,7 @@ class Truth:
 
 def _by(event: _EventHead, change: str) -> str:
     """Return the request that a change of a member is due to; an expiry is due to none."""
-    return "" if change == "expired" else event.id
+    return "" if change in ("expired", "forgotten") else event.id
 
 
 def _same(one: TransactionMetadata, other: TransactionMetadata) -> bool:
@@ -495,49 +514,49 @@ def _names_of(keys: Iterable[str]) -> Iterator[str]:
 def _groups_in(cell: Cell, brokers: Sequence[int]) -> set[str]:
     found: set[str] = set()
     for broker in brokers:
-        found.update(groups.stored_ids(cell.tables, broker))
-        found.update(groups.live_ids(cell.tables, broker))
+        found.update(groups.stored_ids(cell.tables.of(broker)))
+        found.update(groups.live_ids(cell.tables.of(broker)))
     return found
 
 
 def _coordinator(cell: Cell, topic: str, name: str) -> int:
     """Return the leader of the partition of an internal topic that has a name; -1 for none."""
-    found = image.topic_by_name(cell.tables.metadata, CONTROLLER, topic)
+    found = image.topic_by_name(cell.tables.of(CONTROLLER), topic)
     if found is None:
         return -1
     return found.partitions[partition_for(name, len(found.partitions))].leader
 
 
 def _group_at(cell: Cell, broker: int, name: str) -> _Group | None:
-    live = groups.find_live(cell.tables, broker, name)
+    live = groups.find_live(cell.tables.of(broker), name)
     if live is not None:
-        return _of_classic(live)
-    stored = groups.find_stored(cell.tables.groups, broker, name)
+        return _of_classic(live, broker)
+    stored = groups.find_stored(cell.tables.of(broker), name)
     if stored is None:
         return None
     if isinstance(stored, StoredClassicGroup):
         if stored.metadata is None:
-            return NO_GROUP
+            return NO_GROUP._replace(broker=broker)
         members = {
             each.member_id: _Member(each.client_id, each.group_instance_id or "", 0)
             for each in stored.metadata.members
         }
-        return _Group(stored.metadata.generation, "", members)
+        return _Group(broker, stored.metadata.generation, "", members)
     modern = {
         each.member_id: _Member(
             each.client_id, getattr(each, "instance_id", None) or "", each.member_epoch
         )
         for each in stored.members.values()
     }
-    return _Group(stored.group_epoch, "", modern)
+    return _Group(broker, stored.group_epoch, "", modern)
 
 
-def _of_classic(group: ClassicGroup) -> _Group:
+def _of_classic(group: ClassicGroup, broker: int) -> _Group:
     members = {
         each.member_id: _Member(each.client_id, each.group_instance_id or "", 0)
         for each in group.members.values()
     }
-    return _Group(group.generation_id, group.state, members)
+    return _Group(broker, group.generation_id, group.state, members)
 
 
 def write_truth(facts: Iterable[Fact], path: Path) -> None:

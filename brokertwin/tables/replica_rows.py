@@ -62,7 +62,7 @@ def fetched(columns: Columns) -> Iterator[Row]:
     for broker in brokers:
         if network.is_stopped(tables.cluster, broker):
             continue
-        for topic in image.all_topics(tables.metadata, broker):
+        for topic in image.all_topics(tables.of(broker)):
             for number, partition in enumerate(topic.partitions):
                 log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
                 if log is None or partition.leader in (broker, NO_REPLICA):
@@ -131,7 +131,7 @@ def log_ends(cells: Cells, without_ends: Collection[str] = ()) -> dict[tuple[str
         topic.topic_id: topic.name
         for tables in clusters.values()
         for each in tables
-        for topic in image.all_topics(each.metadata, CONTROLLER)
+        for topic in image.all_topics(each.of(CONTROLLER))
         if without_ends
     }
     unknown = {names.get(each, each) for each in without_ends}

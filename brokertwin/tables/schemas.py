@@ -5,7 +5,6 @@ the Arrow schemas are built from them. Names are those of `brokertwin state --js
 Kafka's. In a table's name an underscore replaces a hyphen.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokertwin.tables.state_rows import ItemKind
@@ -351,16 +350,3 @@ def _batch_type() -> "pa.StructType":
     inner = BATCH.removeprefix("struct<").removesuffix(">").split(",")
     arrow = {INT: pa.int32(), LONG: pa.int64(), TEXT: pa.string()}
     return pa.struct([(name, arrow[kind]) for name, kind in (each.split(":") for each in inner)])
-
-
-def as_markdown() -> str:
-    """Return the chapter of docs/query.md, without the column `cell` of every table."""
-    return "\n".join(line for table in TABLES for line in _chapter(table))
-
-
-def _chapter(table: TableSchema) -> Iterator[str]:
-    yield from (f"### {table.name}", "", table.what, "")
-    yield from (
-        f"- `{each.name}` {each.type}: {each.what}" for each in table.columns if each is not CELL
-    )
-    yield ""

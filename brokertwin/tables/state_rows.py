@@ -332,7 +332,7 @@ def _current_groups(columns: Columns) -> Iterator[tuple[int, str, groups.Group]]
     for broker, group_id in places:
         if broker == CONTROLLER and group_id in coordinated:
             continue
-        group = groups.find_in_tables(tables, broker, group_id)
+        group = groups.find(tables.of(broker), group_id)
         assert group is not None, group_id
         yield broker, group_id, group
 

@@ -163,7 +163,7 @@ class FaultyEngine(LocalEngine):
     def repair(self, broker: int) -> None:
         """Restart a broker that has halted or has failed log directories."""
         tables = self._cell.tables
-        if failed_dirs.of(tables.replication, broker):
+        if failed_dirs.of(tables.of(broker)):
             self._intervene(Kind.STOP_BROKER, broker=broker)
         if network.is_stopped(tables.cluster, broker):
             self._intervene(Kind.START_BROKER, broker=broker)
@@ -183,7 +183,7 @@ class FaultyEngine(LocalEngine):
         """Expire group members of a client, or all; return their ids."""
         expired = []
         for broker in self.brokers:
-            found = groups.find_in_tables(self._cell.tables, broker, group)
+            found = groups.find(self._cell.tables.of(broker), group)
             clients = {} if found is None else {i: m.client_id for i, m in found.members.items()}
             ids = [each for each, its_client in clients.items() if client in (None, its_client)]
             if ids:
@@ -193,7 +193,7 @@ class FaultyEngine(LocalEngine):
 
     def topic(self, name: str) -> Topic | None:
         """Return a topic known to the controller."""
-        return image.topic_by_name(self._cell.tables.metadata, CONTROLLER, name)
+        return image.topic_by_name(self._cell.tables.of(CONTROLLER), name)
 
     def _intervene(self, kind: Kind, broker: int | None = None, **fields: Any) -> None:
         broker = self.brokers[0] if broker is None else broker
@@ -288,11 +288,11 @@ class FaultyEngine(LocalEngine):
 
     def topic_names(self) -> list[str]:
         """Return all topics."""
-        return list(image.topic_names(self._cell.tables.metadata, CONTROLLER))
+        return list(image.topic_names(self._cell.tables.of(CONTROLLER)))
 
     def name_of(self, topic_id: str) -> str | None:
         """Return the name of a topic."""
-        topic = image.topic_by_id(self._cell.tables.metadata, CONTROLLER, topic_id)
+        topic = image.topic_by_id(self._cell.tables.of(CONTROLLER), topic_id)
         return topic.name if topic is not None else None
 
     def fetched(

@@ -63,21 +63,20 @@ async def records(engine: FaultyEngine, name: str, partition: int | None) -> lis
 async def _batches(engine: FaultyEngine, broker: int, log: logs.Log) -> list[Batch]:
     """Return the batch headers of a log, including sealed segments."""
     found: list[Batch] = []
-    for segment in logs.sealed_segments(engine.tables.logs, broker, log):
+    for segment in logs.sealed_segments(engine.tables.of(broker), log):
         sealed = await engine.segment(log.topic_id, log.partition, segment.base_offset)
         found += msgspec.convert(sealed or [], list[Batch])
-    indexed = logs.batches_from(engine.tables.logs, broker, log, log.log_start_offset)
+    indexed = logs.batches_from(engine.tables.of(broker), log, log.log_start_offset)
     return found + [stored.header() for stored in indexed]
 
 
 def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int], int]:
     """Return a group's committed offsets from any coordinator, or from ZooKeeper."""
-    table = engine.tables.groups
     found = {}
     for broker in (*engine.brokers, CONTROLLER):
-        for topic, partitions in offsets.partitions_of(table, broker, group):
+        for topic, partitions in offsets.partitions_of(engine.tables.of(broker), group):
             for partition in partitions:
-                offset = offsets.offset(table, broker, group, topic, partition)
+                offset = offsets.offset(engine.tables.of(broker), group, topic, partition)
                 assert offset is not None, (group, topic, partition)
                 found[topic, partition] = offset.offset
     return found
@@ -86,7 +85,7 @@ def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int],
 def group_state(engine: FaultyEngine, group: str) -> tuple[str, int]:
     """Return state and number of members of a group; a missing one is dead."""
     for broker in engine.brokers:
-        found = groups.find_in_tables(engine.tables, broker, group)
+        found = groups.find(engine.tables.of(broker), group)
         if found is not None:
             return str(found.state.value), len(found.members)
     return DEAD, 0

@@ -18,7 +18,7 @@ from pathlib import Path
 
 PYODIDE = "pyodide@314.0.7"
 PYODIDE_SHA256 = "66b7949e5a0cba2250b586d7e368bf12fb482800748d182c4618254b685ffaa0"
-"""Of the package that npm packs."""
+"""Checksum of the package that npm packs."""
 
 WHEELS = {
     "msgspec==0.22.0": "a66b1766311e42371e509c996c3933b161c7ae0eabdf361af5316dec197e1022",
@@ -40,10 +40,10 @@ def files(root: Path, cache: Path) -> dict[str, bytes] | None:
 
     Args:
         root: the repository.
-        cache: a folder for what is fetched.
+        cache: a folder for downloads.
 
     Raises:
-        ValueError: what was fetched is not what was pinned.
+        ValueError: a download does not have its pinned checksum.
     """
     fetched = _fetched(cache)
     if fetched is None:
@@ -71,17 +71,17 @@ def _fetched(cache: Path) -> tuple[Path, list[Path]] | None:
         return None
     cache.mkdir(parents=True, exist_ok=True)
     pack = [npm, "pack", PYODIDE, "--silent", "--pack-destination"]
-    pyodide = _pinned(cache, PYODIDE, PYODIDE_SHA256, pack)
+    pyodide = pinned(cache, PYODIDE, PYODIDE_SHA256, pack)
     download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
     download += ["--platform", PLATFORM, "--python-version", PYTHON]
     wheels = [
-        _pinned(cache, requirement, checksum, [*download, requirement, "-d"])
+        pinned(cache, requirement, checksum, [*download, requirement, "-d"])
         for requirement, checksum in WHEELS.items()
     ]
     return pyodide, wheels
 
 
-def _pinned(cache: Path, what: str, checksum: str, command: list[str]) -> Path:
+def pinned(cache: Path, what: str, checksum: str, command: list[str]) -> Path:
     """The file with a checksum in the cache; the command fetches it into the folder at its end."""
     for file in sorted(cache.iterdir()):
         if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == checksum:

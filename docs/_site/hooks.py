@@ -1,4 +1,4 @@
-"""What `mkdocs build` is told beyond mkdocs.yml: pages from elsewhere, links out of docs/, the nav.
+"""Additions to mkdocs.yml: pages from elsewhere, links out of docs/, the nav.
 
 Source: the events of MkDocs 1.6 (https://www.mkdocs.org/dev-guide/plugins/#events).
 """

@@ -48,7 +48,6 @@ def is_known(kind: type[IntEnum], code: int) -> bool:
 
 
 def matches(wanted: AclFilter, pattern: Pattern, acl: Acl) -> bool:
-    """True if the filter matches the ACL of a pattern."""
     return (
         wanted.resource_type_filter in (ResourceType.ANY, pattern.resource_type)
         and _matches_name(wanted, pattern)

@@ -26,9 +26,10 @@ from functools import lru_cache
 import msgspec
 
 from brokertwin.protocol.bodies import Uuid
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 CLASS_NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The only implemented authorizer."""
@@ -177,8 +178,7 @@ def needs(operation: Operation) -> str:
 
 
 def allows(
-    table: Table,
-    prefix: str,
+    at: MachineTables,
     settings: BrokerSettings,
     client: Client,
     operation: Operation,
@@ -189,7 +189,7 @@ def allows(
     if client.principal in _super_users(settings.super_users):
         return True
     is_allowed = is_known = False
-    for acls in _covering(table, prefix, resource_type, name):
+    for acls in _covering(at, resource_type, name):
         is_known = True
         for acl in acls.acls.values():
             if _applies(acl, client, operation):
@@ -200,8 +200,7 @@ def allows(
 
 
 def allows_any(
-    table: Table,
-    prefix: str,
+    at: MachineTables,
     settings: BrokerSettings,
     client: Client,
     operation: Operation,
@@ -212,11 +211,11 @@ def allows_any(
     Only ACLs of this operation or ALL apply. If a prefix is denied, a literal name or longer prefix
     below it cannot be allowed.
     """
-    if allows(table, prefix, settings, client, operation, resource_type, _ANY_NAME):
+    if allows(at, settings, client, operation, resource_type, _ANY_NAME):
         return True
     denied: set[Pattern] = set()
     allowed: set[Pattern] = set()
-    for pattern, acl in all_acls(table, prefix, resource_type):
+    for pattern, acl in all_acls(at, resource_type):
         if _names_client(acl, client) and acl.operation in (operation, Operation.ALL):
             (denied if acl.permission == Permission.DENY else allowed).add(pattern)
     if Pattern(resource_type, PatternType.LITERAL, WILDCARD) in denied:
@@ -224,27 +223,25 @@ def allows_any(
     return any(not _is_dominated(pattern, denied) for pattern in allowed)
 
 
-def all_acls(
-    table: Table, prefix: str, resource_type: int | None = None
-) -> Iterator[tuple[Pattern, Acl]]:
-    for pattern, _, acl in entries(table, prefix, resource_type):
+def all_acls(at: MachineTables, resource_type: int | None = None) -> Iterator[tuple[Pattern, Acl]]:
+    for pattern, _, acl in entries(at, resource_type):
         yield pattern, acl
 
 
 def entries(
-    table: Table, prefix: str, resource_type: int | None = None
+    at: MachineTables, resource_type: int | None = None
 ) -> Iterator[tuple[Pattern, Uuid, Acl]]:
     """Like `all_acls`, with ids."""
-    below = _acls_key(prefix) if resource_type is None else f"{_acls_key(prefix)}{resource_type}/"
-    for key, found in table.items(below, PatternAcls):
-        type_code, pattern_code, name = key.removeprefix(_acls_key(prefix)).split("/", 2)
+    below = _acls_key(at) if resource_type is None else f"{_acls_key(at)}{resource_type}/"
+    for key, found in at.tables.metadata.items(below, PatternAcls):
+        type_code, pattern_code, name = key.removeprefix(_acls_key(at)).split("/", 2)
         pattern = Pattern(int(type_code), int(pattern_code), name)
         for acl_id, acl in found.acls.items():
             yield pattern, acl_id, acl
 
 
-def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
-    found = table.get(_pattern_key(prefix, pattern), PatternAcls)
+def find(at: MachineTables, pattern: Pattern, acl: Acl) -> Uuid | None:
+    found = at.tables.metadata.get(_pattern_key(at, pattern), PatternAcls)
     if found is not None:
         for acl_id, known in found.acls.items():
             if known == acl:
@@ -252,59 +249,56 @@ def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
     return None
 
 
-def has_id(table: Table, prefix: str, acl_id: Uuid) -> bool:
-    return _id_key(prefix, acl_id) in table
+def has_id(at: MachineTables, acl_id: Uuid) -> bool:
+    return _id_key(at, acl_id) in at.tables.metadata
 
 
-def apply_added(table: Table, prefix: str, record: AccessControlEntryAdded) -> None:
-    """Add an ACL."""
+@applies(AccessControlEntryAdded)
+def apply_added(at: MachineTables, record: AccessControlEntryAdded) -> None:
     pattern = Pattern(record.resource_type, record.pattern_type, record.resource_name)
     acl = Acl(record.principal, record.host, record.operation, record.permission_type)
-    key = _pattern_key(prefix, pattern)
-    if key not in table:
-        table.put(key, PatternAcls({}))
-        _count_prefix(table, prefix, pattern, 1)
-    table.change(key, PatternAcls).acls[record.id] = acl
-    table.put(_id_key(prefix, record.id), pattern)
+    key = _pattern_key(at, pattern)
+    if key not in at.tables.metadata:
+        at.tables.metadata.put(key, PatternAcls({}))
+        _count_prefix(at, pattern, 1)
+    at.tables.metadata.change(key, PatternAcls).acls[record.id] = acl
+    at.tables.metadata.put(_id_key(at, record.id), pattern)
 
 
-def apply_removed(table: Table, prefix: str, record: AccessControlEntryRemoved) -> None:
-    """Remove an ACL."""
-    pattern = table.get(_id_key(prefix, record.id), Pattern)
+@applies(AccessControlEntryRemoved)
+def apply_removed(at: MachineTables, record: AccessControlEntryRemoved) -> None:
+    pattern = at.tables.metadata.get(_id_key(at, record.id), Pattern)
     if pattern is None:
         return
-    table.drop(_id_key(prefix, record.id))
-    key = _pattern_key(prefix, pattern)
-    found = table.change(key, PatternAcls)
+    at.tables.metadata.drop(_id_key(at, record.id))
+    key = _pattern_key(at, pattern)
+    found = at.tables.metadata.change(key, PatternAcls)
     found.acls = {acl_id: acl for acl_id, acl in found.acls.items() if acl_id != record.id}
     if not found.acls:
-        table.drop(key)
-        _count_prefix(table, prefix, pattern, -1)
+        at.tables.metadata.drop(key)
+        _count_prefix(at, pattern, -1)
 
 
-def _count_prefix(table: Table, prefix: str, pattern: Pattern, step: int) -> None:
+def _count_prefix(at: MachineTables, pattern: Pattern, step: int) -> None:
     """Count the lengths of prefixes, so that a look-up tries only existing lengths."""
     if pattern.pattern_type != PatternType.PREFIXED:
         return
-    key = _lengths_key(prefix, pattern.resource_type)
-    if key not in table:
-        table.put(key, PrefixLengths({}))
-    lengths = table.change(key, PrefixLengths)
+    key = _lengths_key(at, pattern.resource_type)
+    if key not in at.tables.metadata:
+        at.tables.metadata.put(key, PrefixLengths({}))
+    lengths = at.tables.metadata.change(key, PrefixLengths)
     size = len(pattern.name)
     lengths.counts[size] = lengths.counts.get(size, 0) + step
     if lengths.counts[size] == 0:
         del lengths.counts[size]
     if not lengths.counts:
-        table.drop(key)
+        at.tables.metadata.drop(key)
 
 
-def _covering(
-    table: Table, prefix: str, resource_type: ResourceType, name: str
-) -> Iterator[PatternAcls]:
-    """ACLs of every pattern that covers a resource."""
+def _covering(at: MachineTables, resource_type: ResourceType, name: str) -> Iterator[PatternAcls]:
     literals = (name,) if name == WILDCARD else (name, WILDCARD)
     patterns = [Pattern(resource_type, PatternType.LITERAL, literal) for literal in literals]
-    lengths = table.get(_lengths_key(prefix, resource_type), PrefixLengths)
+    lengths = at.tables.metadata.get(_lengths_key(at, resource_type), PrefixLengths)
     if lengths is not None:
         patterns += [
             Pattern(resource_type, PatternType.PREFIXED, name[:size])
@@ -312,7 +306,7 @@ def _covering(
             if size <= len(name)
         ]
     for pattern in patterns:
-        acls = table.get(_pattern_key(prefix, pattern), PatternAcls)
+        acls = at.tables.metadata.get(_pattern_key(at, pattern), PatternAcls)
         if acls is not None:
             yield acls
 
@@ -351,17 +345,17 @@ def _super_users(setting: str) -> frozenset[str]:
     return frozenset(user.strip() for user in setting.split(";") if user.strip())
 
 
-def _acls_key(prefix: str) -> str:
-    return f"{prefix}/acl/"
+def _acls_key(at: MachineTables) -> str:
+    return f"{at.prefix}/acl/"
 
 
-def _pattern_key(prefix: str, pattern: Pattern) -> str:
-    return f"{prefix}/acl/{pattern.resource_type:d}/{pattern.pattern_type:d}/{pattern.name}"
+def _pattern_key(at: MachineTables, pattern: Pattern) -> str:
+    return f"{at.prefix}/acl/{pattern.resource_type:d}/{pattern.pattern_type:d}/{pattern.name}"
 
 
-def _id_key(prefix: str, acl_id: Uuid) -> str:
-    return f"{prefix}/acl-id/{acl_id}"
+def _id_key(at: MachineTables, acl_id: Uuid) -> str:
+    return f"{at.prefix}/acl-id/{acl_id}"
 
 
-def _lengths_key(prefix: str, resource_type: int) -> str:
-    return f"{prefix}/acl-prefixes/{resource_type:d}"
+def _lengths_key(at: MachineTables, resource_type: int) -> str:
+    return f"{at.prefix}/acl-prefixes/{resource_type:d}"

@@ -25,8 +25,9 @@ import msgspec
 
 from brokertwin.protocol.additions import TokenEdge
 from brokertwin.protocol.errors import Error
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
-from brokertwin.state.core.tables import Table, escape
+from brokertwin.state.core.tables import MachineTables, escape
 
 USER_TYPE = "User"
 LONG_MAX = 2**63 - 1
@@ -94,45 +95,45 @@ def parts(principal_text: str) -> tuple[str, str]:
     return kind, name
 
 
-def by_id(table: Table, prefix: str, token_id: str) -> Token | None:
-    return table.get(_key(prefix, token_id), Token)
+def by_id(at: MachineTables, token_id: str) -> Token | None:
+    return at.tables.metadata.get(_key(at, token_id), Token)
 
 
-def by_digest(table: Table, prefix: str, digest: str) -> Token | None:
-    found = table.get(_digest_key(prefix, digest), TokenId)
-    return by_id(table, prefix, found.token_id) if found is not None else None
+def by_digest(at: MachineTables, digest: str) -> Token | None:
+    found = at.tables.metadata.get(_digest_key(at, digest), TokenId)
+    return by_id(at, found.token_id) if found is not None else None
 
 
-def all_tokens(table: Table, prefix: str) -> Iterator[Token]:
-    for _, token in table.items(f"{prefix}/token/", Token):
+def all_tokens(at: MachineTables) -> Iterator[Token]:
+    for _, token in at.tables.metadata.items(f"{at.prefix}/token/", Token):
         yield token
 
 
-def expired(table: Table, prefix: str, now: int) -> list[DelegationTokenRemoved]:
+def expired(at: MachineTables, now: int) -> list[DelegationTokenRemoved]:
     return [
-        DelegationTokenRemoved(token.token_id)
-        for token in all_tokens(table, prefix)
-        if token.is_expired(now)
+        DelegationTokenRemoved(token.token_id) for token in all_tokens(at) if token.is_expired(now)
     ]
 
 
-def apply_written(table: Table, prefix: str, record: DelegationTokenWritten) -> None:
+@applies(DelegationTokenWritten)
+def apply_written(at: MachineTables, record: DelegationTokenWritten) -> None:
     """Add a token or change its expiry."""
-    apply_removed(table, prefix, DelegationTokenRemoved(record.token_id))
-    table.put(_key(prefix, record.token_id), Token(**msgspec.structs.asdict(record)))
-    table.put(_digest_key(prefix, record.digest), TokenId(record.token_id))
+    apply_removed(at, DelegationTokenRemoved(record.token_id))
+    at.tables.metadata.put(_key(at, record.token_id), Token(**msgspec.structs.asdict(record)))
+    at.tables.metadata.put(_digest_key(at, record.digest), TokenId(record.token_id))
 
 
-def apply_removed(table: Table, prefix: str, record: DelegationTokenRemoved) -> None:
-    token = by_id(table, prefix, record.token_id)
+@applies(DelegationTokenRemoved)
+def apply_removed(at: MachineTables, record: DelegationTokenRemoved) -> None:
+    token = by_id(at, record.token_id)
     if token is not None:
-        table.drop(_key(prefix, record.token_id))
-        table.drop(_digest_key(prefix, token.digest))
+        at.tables.metadata.drop(_key(at, record.token_id))
+        at.tables.metadata.drop(_digest_key(at, token.digest))
 
 
-def _key(prefix: str, token_id: str) -> str:
-    return f"{prefix}/token/{escape(token_id)}"
+def _key(at: MachineTables, token_id: str) -> str:
+    return f"{at.prefix}/token/{escape(token_id)}"
 
 
-def _digest_key(prefix: str, digest: str) -> str:
-    return f"{prefix}/token-digest/{escape(digest)}"
+def _digest_key(at: MachineTables, digest: str) -> str:
+    return f"{at.prefix}/token-digest/{escape(digest)}"

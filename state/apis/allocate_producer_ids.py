@@ -23,7 +23,7 @@ from brokertwin.protocol.generated.allocate_producer_ids import (
 )
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker, Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokertwin.state.eras import zookeeper_producer_ids
@@ -34,14 +34,14 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Allocate the next block to the broker."""
     body: AllocateProducerIdsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
-        return _refused(Error.STALE_BROKER_EPOCH)
+        raise Refused(Error.STALE_BROKER_EPOCH)
     if zookeeper_producer_ids.is_enabled(controller):
         return zookeeper_producer_ids.handle(controller.tables.metadata, body.write)
-    block = producer_ids.next_block(controller.tables.metadata, controller.id)
+    block = producer_ids.next_block(controller)
     if block is None:
-        return _refused(Error.UNKNOWN_SERVER_ERROR)
+        raise Refused(Error.UNKNOWN_SERVER_ERROR)
     return Decision(
         records=[ProducerIdBlockAllocated(body.broker_id, block.end)],
         response=AllocateProducerIdsResponse(
@@ -54,13 +54,12 @@ def on_reply(broker: Broker, message: Message, response: AllocateProducerIdsResp
     """Store the block, or schedule a retry."""
     if zookeeper_producer_ids.is_enabled(broker):
         return _from_zookeeper(broker, message, response)
-    tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len
-    is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
+    is_good = producer_ids.is_acceptable(broker, first, size)
     if response.error_code != Error.NONE or not is_good:
-        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
+        producer_ids.request_failed(broker, broker.now)
         return Decision()
-    producer_ids.request_completed(tables.in_flight, broker.id)
+    producer_ids.request_completed(broker)
     return Decision(records=[ProducerIdBlockReceived(first, size)])
 
 
@@ -70,35 +69,25 @@ def _from_zookeeper(
     """Write after a read, store the block after a write, read again after a conflict."""
     request = message.body
     assert isinstance(request, AllocateProducerIdsRequest)
-    tables, woken = broker.tables, [producer_ids.watch_key(broker.id)]
+    woken = [producer_ids.watch_key(broker)]
     if response.stored is not None:
         try:
             write = zookeeper_producer_ids.after_read(response.stored, broker.id)
         except zookeeper_producer_ids.ProducerIdsExhausted:
-            producer_ids.ids_exhausted(tables.in_flight, broker.id)
+            producer_ids.ids_exhausted(broker)
             return Decision(woken=woken)
         return Decision(messages=[producer_id_manager.allocate_request(broker, write)])
     if response.error_code == Error.INVALID_UPDATE_VERSION:
         return Decision(messages=[producer_id_manager.allocate_request(broker)])
     if response.error_code != Error.NONE or request.write is None:
-        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
+        producer_ids.request_failed(broker, broker.now)
         return Decision(woken=woken)
-    producer_ids.request_completed(tables.in_flight, broker.id)
+    producer_ids.request_completed(broker)
     block = zookeeper_producer_ids.decode(request.write.document)
     size = block.last - block.first + 1
-    if not producer_ids.is_acceptable(tables.metadata, broker.id, block.first, size):
+    if not producer_ids.is_acceptable(broker, block.first, size):
         return Decision()
     return Decision(records=[ProducerIdBlockReceived(block.first, size)], woken=woken)
 
 
-def _refused(error: Error) -> Decision:
-    return Decision(response=AllocateProducerIdsResponse(error_code=error))
-
-
-API = Api(
-    kafka_apis.ALLOCATE_PRODUCER_IDS,
-    AllocateProducerIdsRequest,
-    handle,
-    on_reply=on_reply,
-    response_type=AllocateProducerIdsResponse,
-)
+API = Api(kafka_apis.ALLOCATE_PRODUCER_IDS, handle, on_reply=on_reply)

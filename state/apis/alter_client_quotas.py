@@ -161,11 +161,11 @@ def _problem_of_value(key: str, given: Float64, known: dict[str, int | None]) ->
 
 def _records(controller: Controller, entity: Entity, values: Values) -> list[Record]:
     """Return records for changed values only, in the order of `ClientQuotaDelta.changes`."""
-    present = client_quotas.of_entity(controller.tables.metadata, controller.id, entity)
+    present = client_quotas.of_entity(controller, entity)
     changed = [key for key, value in values.items() if present.get(key) != value]
     return [
         ClientQuotaAltered(entity, key, values[key]) for key in hash_order(changed, len(changed))
     ]
 
 
-API = Api(kafka_apis.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, handle)
+API = Api(kafka_apis.ALTER_CLIENT_QUOTAS, handle)

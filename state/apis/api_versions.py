@@ -34,7 +34,7 @@ from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Request
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables
 
 NO_NODE = -1
 
@@ -62,10 +62,7 @@ def _listed(is_4_4: bool) -> list[ApiVersion]:
 
 def _finalized(machine: Machine | None, settings: BrokerSettings) -> list[FinalizedFeatureKey]:
     """Return the finalized features; a feature at level 0 is not finalized."""
-    if machine is None:
-        levels = features.finalized(Table(), CONTROLLER, settings)
-    else:
-        levels = features.finalized(machine.tables.metadata, machine.id, settings)
+    levels = features.finalized(machine or CellTables().of(CONTROLLER), settings)
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in levels.items()
@@ -88,10 +85,7 @@ def _handle(machine: Machine, request: Request) -> Decision:
 
 
 def respond(
-    version: int,
-    body: ApiVersionsRequest,
-    settings: BrokerSettings,
-    machine: Machine | None = None,
+    version: int, body: ApiVersionsRequest, settings: BrokerSettings, machine: Machine | None = None
 ) -> ApiVersionsResponse:
     """Return the response of brokers with these settings; without a machine, of a new cluster."""
     is_4_4 = settings.is_4_4
@@ -130,4 +124,4 @@ def _is_valid(body: ApiVersionsRequest) -> bool:
     )
 
 
-API = Api(kafka_apis.API_VERSIONS, ApiVersionsRequest, _handle)
+API = Api(kafka_apis.API_VERSIONS, _handle)

@@ -9,7 +9,6 @@ are omitted.
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.generated.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseDescribedGroup,
@@ -20,7 +19,7 @@ from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import describing, subscriptions, target_assignment
+from brokertwin.state.groups import consumer_group, describing, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 from brokertwin.state.groups.describing import DescribeSpec
@@ -55,7 +54,7 @@ def _member(
         member_epoch=member.member_epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=subscriptions.in_order(member.subscribed_topic_names),
+        subscribed_topic_names=consumer_group.in_order(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(broker, in_hash_order(member.assigned, member.pending_revocation)),
         target_assignment=_assignment(
@@ -97,4 +96,4 @@ _CONSUMERS = DescribeSpec(
     _topics_in,
 )
 
-API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, handle)
+API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, handle)

@@ -69,20 +69,14 @@ def _handle(controller: Controller, request: Request) -> Decision:
         results.append(AclCreationResult())
         pattern = Pattern(each.resource_type, each.resource_pattern_type, each.resource_name)
         acl = Acl(each.principal, each.host, each.operation, each.permission_type)
-        table, prefix = controller.tables.metadata, controller.prefix
-        if authorizer.find(table, prefix, pattern, acl) is None and (pattern, acl) not in records:
+        if authorizer.find(controller, pattern, acl) is None and (pattern, acl) not in records:
             acl_id = _new_id(controller, request, len(records))
             records[pattern, acl] = _record(acl_id, pattern, acl)
     return Decision(records=list(records.values()), response=CreateAclsResponse(results=results))
 
 
 def _codes(each: AclCreation) -> tuple[int, ...]:
-    return (
-        each.resource_type,
-        each.resource_pattern_type,
-        each.operation,
-        each.permission_type,
-    )
+    return (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
 
 
 def _is_for_filters(each: AclCreation) -> bool:
@@ -131,7 +125,7 @@ def _new_id(controller: Controller, request: Request, number: int) -> Uuid:
     while True:
         seeds = (request.nonce, str(controller.now), str(number), str(attempt))
         acl_id = topics.derive_uuid("acl", *seeds)
-        if not authorizer.has_id(controller.tables.metadata, controller.prefix, acl_id):
+        if not authorizer.has_id(controller, acl_id):
             return acl_id
         attempt += 1
 
@@ -141,4 +135,4 @@ def _refuse_all(body: CreateAclsRequest, error: Error, message: str | None) -> D
     return Decision(response=CreateAclsResponse(results=results))
 
 
-API = Api(kafka_apis.CREATE_ACLS, CreateAclsRequest, _handle)
+API = Api(kafka_apis.CREATE_ACLS, _handle)

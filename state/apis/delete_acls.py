@@ -60,8 +60,7 @@ def _filtered(
     if fault is not None:
         return DeleteAclsFilterResult(error_code=Error.INVALID_REQUEST, error_message=fault)
     picked = []
-    table, prefix = controller.tables.metadata, controller.prefix
-    for pattern, acl_id, acl in authorizer.entries(table, prefix):
+    for pattern, acl_id, acl in authorizer.entries(controller):
         if acl_filter.matches(wanted, pattern, acl):
             gone[acl_id] = None
             picked.append(_matching(pattern, acl))
@@ -87,4 +86,4 @@ def _refuse_all(body: DeleteAclsRequest, error: Error, message: str) -> Decision
     return Decision(response=DeleteAclsResponse(filter_results=results))
 
 
-API = Api(kafka_apis.DELETE_ACLS, DeleteAclsRequest, _handle)
+API = Api(kafka_apis.DELETE_ACLS, _handle)

@@ -37,12 +37,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import (
-    Decision,
-    Message,
-    PendingRequest,
-    Request,
-)
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
@@ -136,10 +131,9 @@ def _error(broker: Broker, request: Request, group_id: str) -> Error:
 
 
 def _tombstones(broker: Broker, group_id: str) -> list[Record]:
-    table = broker.tables.groups
-    committed = committed_offsets.tombstones(table, broker.id, group_id)
+    committed = committed_offsets.tombstones(broker, group_id)
     places = {(each.topic, each.partition) for each in committed}
-    pending = transactional_offsets.unstable(table, broker.id, group_id) - places
+    pending = transactional_offsets.unstable(broker, group_id) - places
     deleted: list[Record] = [*committed, *(OffsetDeleted(group_id, *at) for at in sorted(pending))]
     group = groups.find(broker, group_id)
     assert group is not None, group_id
@@ -150,11 +144,9 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
 
 API: Api = Api(
     kafka_apis.DELETE_GROUPS,
-    DeleteGroupsRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=DeleteGroupsResponse,
     earlier_writes=earlier_writes.of_deleted_groups,
     results=uncommitted.RESULTS_OF_GROUPS,
 )

@@ -190,9 +190,7 @@ def _delete(
     if offset > log.log_start_offset:
         records.append(LogStartMoved(topic.topic_id, index, offset))
         if broker.settings.brokertwin_reject_unknown_producer:
-            records += producer_expiry.without_records(
-                broker.tables.producers, broker.id, topic.topic_id, index, offset
-            )
+            records += producer_expiry.without_records(broker, topic.topic_id, index, offset)
     return offset
 
 
@@ -200,4 +198,4 @@ def _refused(partition: int, error: Error) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(partition_index=partition, error_code=error)
 
 
-API = Api(kafka_apis.DELETE_RECORDS, DeleteRecordsRequest, handle, ready=ready, complete=complete)
+API = Api(kafka_apis.DELETE_RECORDS, handle, ready=ready, complete=complete)

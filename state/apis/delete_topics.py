@@ -149,12 +149,12 @@ def _handle(controller: Controller, request: Request) -> Decision:
         return _refuse_all(wanted, Error.REQUEST_TIMED_OUT)
     deletion = _Deletion(controller, request, wanted)
     quota = MutationQuota(controller, request, strict_since=5)
-    table, results, gone = controller.tables.groups, deletion.refused, list[Record]()
+    results, gone = deletion.refused, list[Record]()
     for topic_id, name in deletion.names.items():
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         topic = controller.topic_by_id(topic_id)
         if topic is None or quota.takes(len(topic.partitions)):
-            gone += committed_offsets.tombstones_of_topic(table, controller.id, name)
+            gone += committed_offsets.tombstones_of_topic(controller, name)
             gone.append(TopicRemoved(topic_id))
         else:
             result.error_code, result.error_message = Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED
@@ -173,4 +173,4 @@ def _refuse_all(wanted: list[DeleteTopicState], error: Error) -> Decision:
     return Decision(response=DeleteTopicsResponse(responses=results))
 
 
-API = Api(kafka_apis.DELETE_TOPICS, DeleteTopicsRequest, _handle)
+API = Api(kafka_apis.DELETE_TOPICS, _handle)

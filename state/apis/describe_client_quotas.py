@@ -67,7 +67,7 @@ def handle(broker: Broker, request: Request) -> Decision:
                 for key in JavaMap.growing(java_hash, found.values)
             ],
         )
-        for found in _in_order(client_quotas.all_quotas(broker.tables.metadata, broker.id))
+        for found in _in_order(client_quotas.all_quotas(broker))
         if _matches(found.entity, wanted, body.strict)
     ]
     return Decision(response=DescribeClientQuotasResponse(entries=entries))
@@ -120,4 +120,4 @@ def _matches(entity: Entity, wanted: dict[str, ComponentData], is_strict: bool) 
     )
 
 
-API = Api(kafka_apis.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CLIENT_QUOTAS, handle)

@@ -22,7 +22,7 @@ from brokertwin.protocol.generated.describe_configs import (
     DescribeConfigsSynonym,
 )
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import given_configs, group_configs
+from brokertwin.state.cluster import given_configs
 from brokertwin.state.cluster.config_changes import is_broker_id
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import name_error
@@ -93,12 +93,12 @@ def _describe(
             text = "Client metrics subscription name must not be empty"
             return _refused(resource, Error.INVALID_REQUEST, text)
         kind = given_configs.CLIENT_METRICS
-        own = given_configs.of(broker.tables.metadata, broker.id, kind, name)
+        own = given_configs.of(broker, kind, name)
         return _described(resource, shown_configs.client_metrics(own), has_synonyms)
     if resource.resource_type == GROUP:
         if not name:
             return _refused(resource, Error.INVALID_REQUEST, "Group name must not be empty")
-        own = group_configs.of_group(broker.tables.metadata, broker.id, name)
+        own = given_configs.of(broker, given_configs.GROUPS, name)
         return _described(resource, shown_configs.group(own, broker.settings), has_synonyms)
     fault = name_error(name)
     if fault is not None:
@@ -148,4 +148,4 @@ def _refused(resource: DescribeConfigsResource, error: Error, text: str) -> Desc
     )
 
 
-API = Api(kafka_apis.DESCRIBE_CONFIGS, DescribeConfigsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CONFIGS, handle)

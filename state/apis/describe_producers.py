@@ -83,9 +83,7 @@ def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionResp
             coordinator_epoch=producer.coordinator_epoch,
             current_txn_start_offset=producer.current_txn_first_offset,
         )
-        for producer_id, producer in producers.of_partition(
-            broker.tables.producers, broker.id, topic.topic_id, index
-        )
+        for producer_id, producer in producers.of_partition(broker, topic.topic_id, index)
     ]
     return PartitionResponse(partition_index=index, active_producers=active)
 
@@ -98,4 +96,4 @@ def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:
     return Error.NONE
 
 
-API = Api(kafka_apis.DESCRIBE_PRODUCERS, DescribeProducersRequest, handle)
+API = Api(kafka_apis.DESCRIBE_PRODUCERS, handle)

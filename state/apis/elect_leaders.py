@@ -43,7 +43,6 @@ NONE_ELIGIBLE = "Eligible topic partition leaders are not available."
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Elect the leaders that change."""
     body: ElectLeadersRequest = request.body
     election_type = body.election_type if request.version > 0 else PREFERRED
     if not controller.allows_cluster(request, Operation.ALTER):
@@ -140,4 +139,4 @@ def _result(number: int, error: Error, text: str | None) -> ElectLeadersResponse
     )
 
 
-API = Api(kafka_apis.ELECT_LEADERS, ElectLeadersRequest, handle)
+API = Api(kafka_apis.ELECT_LEADERS, handle)

@@ -57,11 +57,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.transactions import (
-    producer_id_manager,
-    producer_ids,
-    transaction_coordinator,
-)
+from brokertwin.state.transactions import producer_id_manager, producer_ids, transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -89,7 +85,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refused(Error.INVALID_REQUEST)
     decision = _assign(broker, body, request.version, request.choices.producer_id)
     if _lacks_id(decision) and producer_id_manager.is_block_awaited(broker):
-        watched = [producer_ids.watch_key(broker.id)]
+        watched = [producer_ids.watch_key(broker)]
         deadline = broker.event_time + BLOCK_TIMEOUT_MS
         condition = Condition(deadline, watched, msgspec.msgpack.encode(body))
         return Decision(condition=condition, copies=[*decision.messages])
@@ -104,7 +100,7 @@ def ready(broker: Broker, _waiting: PendingRequest) -> bool:
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     """Assign an id of the block, or report that there is none."""
     if producer_id_manager.is_block_awaited(broker):
-        producer_ids.request_completed(broker.tables.in_flight, broker.id)
+        producer_ids.request_completed(broker)
     body = decode_item(waiting.state, InitProducerIdRequest)
     return _assign(broker, body, waiting.header.request_api_version, None)
 
@@ -173,7 +169,6 @@ def _refused(error: Error, version: int = FENCED_SINCE) -> Decision:
 
 API = Api(
     kafka_apis.INIT_PRODUCER_ID,
-    InitProducerIdRequest,
     handle,
     ready=ready,
     complete=complete,

@@ -41,8 +41,8 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import (
     classic_members,
-    group_rules,
     groups,
+    modern_coordinator,
     streams_group_records,
 )
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
@@ -107,7 +107,7 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
     is_new = not body.member_id
     is_dynamic = body.group_instance_id is None
     joining = classic_members.Joining(
-        member_id=body.member_id or group_rules.new_member_id(request),
+        member_id=body.member_id or modern_coordinator.new_member_id(request),
         has_id=not is_new,
         group_instance_id=body.group_instance_id,
         protocol_type=body.protocol_type,
@@ -301,4 +301,4 @@ _BY_STATE: dict[ClassicGroupState, Callable[[_Join, ClassicMember], JoinGroupRes
 }
 """Handler of a known member's join, by group state."""
 
-API = Api(kafka_apis.JOIN_GROUP, JoinGroupRequest, handle, earlier_writes=earlier_writes.of_member)
+API = Api(kafka_apis.JOIN_GROUP, handle, earlier_writes=earlier_writes.of_member)

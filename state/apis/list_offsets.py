@@ -47,9 +47,7 @@ from collections import Counter
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.additions import Within
-from brokertwin.protocol.bodies import (
-    ZERO_UUID,
-)
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.list_offsets import (
     ListOffsetsPartition,
@@ -187,12 +185,11 @@ def _first_epoch(log: Log, is_led: bool) -> int:
 
 
 def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> TimestampMatch | None:
-    table = broker.tables.logs
     timestamp_type = value_of("message.timestamp.type", topic.configs, broker.settings)
     has_append_time = timestamp_type == APPEND_TIME
     if timestamp == MAX_TIMESTAMP:
-        return timestamp_index.greatest(table, broker.id, log, has_append_time)
-    return timestamp_index.first_at_or_after(table, broker.id, log, timestamp, has_append_time)
+        return timestamp_index.greatest(broker, log, has_append_time)
+    return timestamp_index.first_at_or_after(broker, log, timestamp, has_append_time)
 
 
 def _found(log: Log, partition: int, found: TimestampMatch) -> ListOffsetsPartitionResponse:
@@ -232,4 +229,4 @@ def _failed(wanted: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionR
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)
 
 
-API = Api(kafka_apis.LIST_OFFSETS, ListOffsetsRequest, handle, response_type=ListOffsetsResponse)
+API = Api(kafka_apis.LIST_OFFSETS, handle)

@@ -69,7 +69,7 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table, decode_item
+from brokertwin.state.core.tables import CellTables, MachineTables, decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset
@@ -129,7 +129,7 @@ def _renewed(machine: Machine, response: OffsetFetchResponseGroup) -> Iterator[O
     for topic in response.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
         for partition in topic.partitions:
             place = (response.group_id, topic.name, partition.partition_index)
-            stored = committed_offsets.offset(machine.tables.groups, machine.id, *place)
+            stored = committed_offsets.offset(machine, *place)
             if stored is not None and partition.error_code == Error.NONE:
                 fields = msgspec.structs.asdict(stored) | {"commit_timestamp": machine.now}
                 yield OffsetCommitted(*place, **fields)
@@ -281,20 +281,17 @@ class _Reader:
         is_refused = settings.brokertwin_missing_offset_error and not is_new
         self._has_timestamps = settings.brokertwin_offset_timestamps
         self._error_of_none = Error.UNKNOWN_TOPIC_OR_PARTITION if is_refused else Error.NONE
-        self.table = broker.tables.groups if require_stable else _committed(broker, group_id)
+        self.at = broker if require_stable else _committed(broker, group_id)
         self.group_id = group_id
         if require_stable:
-            table = broker.tables.groups
-            self._unstable = transactional_offsets.unstable(table, broker.id, group_id)
+            self._unstable = transactional_offsets.unstable(broker, group_id)
 
     def offset(self, topic: str, partition: int) -> OffsetFetchResponsePartitions:
         """Return the group's offset for a partition."""
         if (topic, partition) in self._unstable:
             unstable = Error.UNSTABLE_OFFSET_COMMIT
             return OffsetFetchResponsePartitions(partition_index=partition, error_code=unstable)
-        stored = committed_offsets.offset(
-            self.table, self._broker.id, self.group_id, topic, partition
-        )
+        stored = committed_offsets.offset(self.at, self.group_id, topic, partition)
         found = stored or MISSING
         return OffsetFetchResponsePartitions(
             partition_index=partition,
@@ -306,34 +303,34 @@ class _Reader:
         )
 
 
-def _committed(broker: Machine, group_id: str) -> Table:
-    """Return the offsets table without uncommitted writes.
+def _committed(broker: Machine, group_id: str) -> MachineTables:
+    """Return the tables with the offsets, without uncommitted writes.
 
-    If the group's log has records of the group above its high watermark, the table is replayed from
-    the records below it.
+    If the group's log has records of the group above its high watermark, the offsets are replayed
+    from the records below it.
     """
     if not isinstance(broker, Broker):
-        return broker.tables.groups
+        return broker
     place = internal_logs.group_place(broker, group_id)
     log = broker.log(*place) if place is not None else None
     if log is None or log.high_watermark == log.log_end_offset:
-        return broker.tables.groups
+        return broker
     if not any(_of_group(broker, log, group_id, log.high_watermark)):
-        return broker.tables.groups
-    table = Table()
+        return broker
+    at = CellTables().of(broker.id)
     for offset, record in _of_group(broker, log, group_id, log.log_start_offset):
         if offset < log.high_watermark and isinstance(record, OffsetCommitted):
-            committed_offsets.apply_committed(table, broker.id, record)
+            committed_offsets.apply_committed(at, record)
         elif offset < log.high_watermark and isinstance(record, OffsetDeleted):
-            committed_offsets.apply_deleted(table, broker.id, record)
-    return table
+            committed_offsets.apply_deleted(at, record)
+    return at
 
 
 def _of_group(
     broker: Broker, log: Log, group_id: str, offset: int
 ) -> Iterator[tuple[int, OffsetCommitted | OffsetDeleted]]:
     """Yield a group's offset records with their batch's last offset."""
-    for batch in batches_from(broker.tables.logs, broker.id, log, offset):
+    for batch in batches_from(broker, log, offset):
         for record in internal_logs.in_batch(batch.written):
             if isinstance(record, OFFSETS) and record.group_id == group_id:
                 yield batch.last_offset, record
@@ -343,7 +340,7 @@ def _all_topics(
     broker: Machine, request: Request, reader: _Reader
 ) -> list[OffsetFetchResponseTopics]:
     topics = []
-    known_to_all = committed_offsets.partitions_of(reader.table, broker.id, reader.group_id)
+    known_to_all = committed_offsets.partitions_of(reader.at, reader.group_id)
     for name, partitions in known_to_all:
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
             continue
@@ -406,11 +403,9 @@ def _failed(wanted: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponse
 
 API = Api(
     kafka_apis.OFFSET_FETCH,
-    OffsetFetchRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=OffsetFetchResponse,
     earlier_writes=earlier_writes.of_fetch,
     uncommitted=_not_coordinator,
 )

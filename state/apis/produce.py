@@ -54,10 +54,7 @@ from brokertwin.state.cluster.machines import Broker, PartitionTail, tail_of
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.events import Choices
-from brokertwin.state.core.records import (
-    BatchAppended,
-    Record,
-)
+from brokertwin.state.core.records import BatchAppended, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
@@ -284,7 +281,7 @@ def _beginnings(
             batch = partition.batches[0]
             if not batch.is_transactional or batch.producer_id == producers.NO_PRODUCER_ID:
                 continue
-            tail = tail_of(broker.tables, broker.id, topic.topic_id, partition.index)
+            tail = tail_of(broker, topic.topic_id, partition.index)
             known = tail.producer(batch.producer_id) if tail is not None else None
             if producers.is_ongoing(known, batch.producer_epoch):
                 continue
@@ -293,10 +290,7 @@ def _beginnings(
 
 
 def resume(
-    broker: Broker,
-    waiting: PendingRequest,
-    _message: Message,
-    response: AddPartitionsToTxnResponse,
+    broker: Broker, waiting: PendingRequest, _message: Message, response: AddPartitionsToTxnResponse
 ) -> Decision:
     """Append verified batches; retry while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
@@ -469,7 +463,7 @@ def _produce(
         error = Error.INVALID_REQUIRED_ACKS
     if error is not NONE:
         return _refused(produced, error)
-    tail = tail_of(broker.tables, broker.id, topic.topic_id, produced.index)
+    tail = tail_of(broker, topic.topic_id, produced.index)
     if tail is None or tail.topic_rules is None or broker.failed_dirs:
         refused = _refusal(broker, request, topic, produced)
         if refused is not None or tail is None:
@@ -539,8 +533,8 @@ def _append(
     if producer_id != producers.NO_PRODUCER_ID:
         verification = None
         if batch.is_transactional:
-            place = (broker.id, log.topic_id, log.partition, producer_id)
-            verification = verifications.find(broker.tables.in_flight, *place)
+            place = (log.topic_id, log.partition, producer_id)
+            verification = verifications.find(broker, *place)
         known = tail.producer(producer_id)
         check = producers.check(known, batch, rules.producers, verification)
         if check.duplicate is not None:
@@ -548,7 +542,7 @@ def _append(
         if check is not producers.ACCEPTED:
             return _failed(produced, log, check.error)
         if verification is not None:
-            verifications.forget(broker.tables.in_flight, *place)
+            verifications.forget(broker, *place)
     batch = copy(batch)  # a request must not change
     offset = batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
@@ -620,6 +614,4 @@ def _not_leader(topic: Topic, produced: PartitionProduceData) -> AppendResult:
     return outcome
 
 
-API = Api(
-    kafka_apis.PRODUCE, ProduceRequest, handle, ready=acks.ready, complete=complete, resume=resume
-)
+API = Api(kafka_apis.PRODUCE, handle, ready=acks.ready, complete=complete, resume=resume)

@@ -45,7 +45,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _of(broker: Broker, group: StreamsGroup) -> StreamsGroupDescribeResponseDescribedGroup:
-    live = streams_live.get(broker.tables, broker.id, group.group_id)
+    live = streams_live.get(broker, group.group_id)
     return StreamsGroupDescribeResponseDescribedGroup(
         assignor_name=sticky_assignor.NAME,
         group_id=group.group_id,
@@ -164,4 +164,4 @@ _STREAMS = DescribeSpec(
     denied_message="The described group uses topics that the client is not authorized to describe.",
 )
 
-API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, handle)
+API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, handle)

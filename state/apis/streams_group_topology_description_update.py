@@ -7,7 +7,6 @@ by default in Kafka, so each response is 35 UNSUPPORTED_VERSION. Source: respons
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.streams_group_topology_description_update import (
-    StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from brokertwin.state.cluster.machines import Broker
@@ -18,15 +17,10 @@ NO_PLUGIN = "The broker has no streams group topology description plugin configu
 
 
 def handle(_broker: Broker, _request: Request) -> Decision:
-    """Refuse the description."""
     response = StreamsGroupTopologyDescriptionUpdateResponse(
         error_code=Error.UNSUPPORTED_VERSION, error_message=NO_PLUGIN
     )
     return Decision(response=response)
 
 
-API = Api(
-    kafka_apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
-    StreamsGroupTopologyDescriptionUpdateRequest,
-    handle,
-)
+API = Api(kafka_apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, handle)

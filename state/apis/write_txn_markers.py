@@ -37,11 +37,7 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import (
-    BatchAppended,
-    ProducerNoted,
-    Record,
-)
+from brokertwin.state.core.records import BatchAppended, ProducerNoted, Record
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import ProducerStateEntry
@@ -52,7 +48,6 @@ from brokertwin.state.transactions.transaction_markers import on_response
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Write the accepted markers."""
     body: WriteTxnMarkersRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.ALTER) or broker.allows_cluster(
         request, Operation.CLUSTER_ACTION
@@ -96,7 +91,6 @@ class _Writer:
         self._producers: dict[tuple[Uuid, int, int], ProducerStateEntry] = {}
 
     def write(self, marker: WritableTxnMarker, name: str, index: int) -> Error:
-        """Write a marker to one partition, or return an error."""
         topic = self._broker.topic_by_name(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -134,9 +128,7 @@ class _Writer:
         if error is not Error.NONE:
             return error
         place = (log.topic_id, log.partition)
-        verifications.forget(
-            self._broker.tables.in_flight, self._broker.id, *place, marker.producer_id
-        )
+        verifications.forget(self._broker, *place, marker.producer_id)
         self._ends[place] = batch.last_offset + 1
         self.records.append(BatchAppended(*place, batch))
         return Error.NONE
@@ -188,10 +180,8 @@ class _Writer:
 
 API = Api(
     kafka_apis.WRITE_TXN_MARKERS,
-    WriteTxnMarkersRequest,
     handle,
     on_reply=on_response,
-    response_type=WriteTxnMarkersResponse,
     uncommitted=uncommitted.error_of_the_log,
     commit_timeout_ms=lambda settings: settings.request_timeout_ms,
     is_sent_when_committed=True,

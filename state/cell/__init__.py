@@ -9,7 +9,6 @@ output_rows         output rows for the job's topics
 edge_settings       settings that a gateway applies itself
 overview            brokers, partitions and replicas as seen from outside
 check               invariants between all items; each room has its own `check.py`
-timers, broker_events  handlers of timers, and of events that are not requests
 expiry              periodic checks
 upgrades,           upgrades of state rows of former versions
 group_upgrades
@@ -17,7 +16,6 @@ resharding          another number of cells for a cluster
 loading             a coordinator loads or unloads its partition of an internal topic
 leaders, handover   a new leader of a partition, and its effect on coordinators
 resting             the part of a cell that survives a restart of its process
-cleaned_logs        results of the log cleaner at the edge
 follower_sessions   fetch sessions of followers at their leaders
 
 The loop contains no rules of Kafka: they belong to the room of their system.

@@ -10,7 +10,6 @@ from typing import Any, get_args
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state import access, cluster, logs, share, transactions
 from brokertwin.state import groups as groups_room
-from brokertwin.state.access import authorizer, delegation_tokens
 from brokertwin.state.cell import loading
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import (
@@ -25,7 +24,7 @@ from brokertwin.state.cluster import (
 from brokertwin.state.cluster.machines import Broker, tail_of
 from brokertwin.state.core.applying import APPLIERS, applies
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.pending import watch_key
+from brokertwin.state.core.pending import Watch, watch_key
 from brokertwin.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -64,28 +63,18 @@ from brokertwin.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.fetch import fetch_session
 from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
-from brokertwin.state.logs import (
-    cleaner,
-    deleted_times,
-    log,
-    producer,
-    rolling,
-    taking,
-    truncation,
-)
+from brokertwin.state.logs import cleaner, deleted_times, log, producer, rolling, taking, truncation
 from brokertwin.state.logs.log import SealedSegment
 from brokertwin.state.replication import checkpoints, cleaning
 from brokertwin.state.share import share_partitions, state_store
 from brokertwin.state.transactions import transaction_verification as verifications
-from brokertwin.state.transactions import (
-    transactional_offsets,
-)
+from brokertwin.state.transactions import transactional_offsets
 
 METADATA_RECORDS: frozenset[type] = frozenset(
     {
@@ -112,58 +101,58 @@ KEEPS_TAILS: frozenset[type] = frozenset(
 with the appends."""
 
 
-def apply(tables: CellTables, machine: int, record: Record) -> SealedSegment | None:
+def apply(at: MachineTables, record: Record) -> SealedSegment | None:
     """Write a record into the tables of `machine`.
 
     Returns:
         The part of a log's index that leaves the state, if any.
     """
     kind = type(record)
-    pushed_out: SealedSegment | None = APPLIERS[kind](tables, machine, record)
+    pushed_out: SealedSegment | None = APPLIERS[kind](at, record)
     if kind not in KEEPS_TAILS:
-        tables.tails.clear()
-        if machine == CONTROLLER and kind in METADATA_RECORDS:
-            metadata_log.count(tables.metadata)
+        at.tables.tails.clear()
+        if at.id == CONTROLLER and kind in METADATA_RECORDS:
+            metadata_log.count(at.tables.metadata)
     return pushed_out
 
 
 @applies(TopicCreated)
-def _topic_created(tables: CellTables, machine: int, record: TopicCreated) -> None:
-    image.apply_topic_created(tables.metadata, machine, record)
+def _topic_created(at: MachineTables, record: TopicCreated) -> None:
+    image.apply_topic_created(at, record)
     for partition, replicas in enumerate(record.replicas):
-        if machine in replicas:
-            log.create(tables.logs, machine, record.topic_id, record.name, partition)
+        if at.id in replicas:
+            log.create(at, record.topic_id, record.name, partition)
 
 
 @applies(PartitionsAdded)
-def _partitions_added(tables: CellTables, machine: int, record: PartitionsAdded) -> None:
-    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+def _partitions_added(at: MachineTables, record: PartitionsAdded) -> None:
+    topic = image.topic_by_id(at, record.topic_id)
     assert topic is not None, record.topic_id
     first = len(topic.partitions)
-    image.apply_partitions_added(tables.metadata, machine, record)
+    image.apply_partitions_added(at, record)
     for partition, replicas in enumerate(record.replicas, first):
-        if machine in replicas:
-            log.create(tables.logs, machine, record.topic_id, topic.name, partition)
+        if at.id in replicas:
+            log.create(at, record.topic_id, topic.name, partition)
 
 
 @applies(TopicRemoved)
-def _topic_removed(tables: CellTables, machine: int, record: TopicRemoved) -> None:
-    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+def _topic_removed(at: MachineTables, record: TopicRemoved) -> None:
+    topic = image.topic_by_id(at, record.topic_id)
     if topic is None:
         return
-    for partition in range(len(topic.partitions)) if machine != CONTROLLER else ():
-        log.remove(tables.logs, machine, record.topic_id, partition)
-        producer.remove_partition(tables.producers, machine, record.topic_id, partition)
-        verifications.forget_partition(tables.in_flight, machine, record.topic_id, partition)
-    state_store.forget_topic(tables.groups, machine, record.topic_id)
-    share_partitions.forget_topic(tables, machine, record.topic_id)
-    image.apply_topic_removed(tables.metadata, machine, record)
-    retention_limits.forget_rolling_rules(tables.metadata)
+    for partition in range(len(topic.partitions)) if at.id != CONTROLLER else ():
+        log.remove(at, record.topic_id, partition)
+        producer.remove_partition(at, record.topic_id, partition)
+        verifications.forget_partition(at, record.topic_id, partition)
+    state_store.forget_topic(at, record.topic_id)
+    share_partitions.forget_topic(at, record.topic_id)
+    image.apply_topic_removed(at, record)
+    retention_limits.forget_rolling_rules(at.tables.metadata)
 
 
 @applies(PartitionLoaded)
-def _partition_loaded(tables: CellTables, machine: int, record: PartitionLoaded) -> None:
-    loading.apply_loaded(tables, machine, record, apply)
+def _partition_loaded(at: MachineTables, record: PartitionLoaded) -> None:
+    loading.apply_loaded(at, record, apply)
 
 
 _GIVEN = {
@@ -174,135 +163,110 @@ _GIVEN = {
 
 
 @applies(ConfigChanged)
-def _config_changed(tables: CellTables, machine: int, record: ConfigChanged) -> None:
+def _config_changed(at: MachineTables, record: ConfigChanged) -> None:
     if record.resource_type == config_changes.BROKER:
-        broker_configs.apply_changed(tables.metadata, machine, record)
+        broker_configs.apply_changed(at, record)
     elif record.resource_type in _GIVEN:
-        given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
+        given_configs.apply_changed(at, _GIVEN[record.resource_type], record)
         if record.resource_type == config_changes.CLIENT_METRICS:
-            client_instances.count_change(tables.client_instances, machine)
+            client_instances.count_change(at)
     else:
-        image.apply_config_changed(tables.metadata, machine, record)
-    retention_limits.forget_rolling_rules(tables.metadata)
-
-
-@applies(AccessControlEntryAdded)
-def _acl_added(tables: CellTables, machine: int, record: AccessControlEntryAdded) -> None:
-    authorizer.apply_added(tables.metadata, image.machine_prefix(machine), record)
-
-
-@applies(AccessControlEntryRemoved)
-def _acl_removed(tables: CellTables, machine: int, record: AccessControlEntryRemoved) -> None:
-    authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
-
-
-@applies(DelegationTokenWritten)
-def _token_written(tables: CellTables, machine: int, record: DelegationTokenWritten) -> None:
-    delegation_tokens.apply_written(tables.metadata, image.machine_prefix(machine), record)
-
-
-@applies(DelegationTokenRemoved)
-def _token_removed(tables: CellTables, machine: int, record: DelegationTokenRemoved) -> None:
-    delegation_tokens.apply_removed(tables.metadata, image.machine_prefix(machine), record)
+        image.apply_config_changed(at, record)
+    retention_limits.forget_rolling_rules(at.tables.metadata)
 
 
 @applies(BatchAppended)
-def _batch_appended(
-    tables: CellTables, machine: int, record: BatchAppended
-) -> SealedSegment | None:
-    tail = tail_of(tables, machine, record.topic_id, record.partition)
+def _batch_appended(at: MachineTables, record: BatchAppended) -> SealedSegment | None:
+    tail = tail_of(at, record.topic_id, record.partition)
     assert tail is not None, record
     if tail.rules is None:
         grown = tail.change()
         if cleaning.is_due(grown):
-            cleaning.clean(tables.logs, machine, grown)
+            cleaning.clean(at, grown)
             tail.forget_index()
-    elif len(tail.log.chunks) >= log.INDEX_CHUNKS_MAX and _is_cleaned(
-        tables, machine, record.topic_id
-    ):
+    elif len(tail.log.chunks) >= log.INDEX_CHUNKS_MAX and _is_cleaned(at, record.topic_id):
         tail.change().is_whole = True
         return tail.take(record.batch, may_seal=False)
     return tail.take(record.batch)
 
 
-def _is_cleaned(tables: CellTables, machine: int, topic_id: Uuid) -> bool:
+def _is_cleaned(at: MachineTables, topic_id: Uuid) -> bool:
     """Whether a log cleaner passes over a topic's logs; it needs the whole index."""
-    topic = image.topic_by_id(tables.metadata, machine, topic_id) if tables.may_clean else None
+    topic = image.topic_by_id(at, topic_id) if at.tables.may_clean else None
     if topic is None:
         return False
-    settings = broker_configs.settings_of(tables.metadata, machine, machine, tables.given)
+    settings = broker_configs.settings_of(at, at.id, at.tables.given)
     return retention_limits.cleaning_of(topic, settings) is not None
 
 
 @applies(LogStartMoved)
-def _log_start_moved(tables: CellTables, machine: int, record: LogStartMoved) -> None:
-    place = (machine, record.topic_id, record.partition)
-    deleted_times.note(tables.logs, machine, record)
-    moved = log.move_start(tables.logs, *place, record.log_start_offset)
-    rolling.delete(tables.logs, machine, moved, record.segments_deleted_to)
+def _log_start_moved(at: MachineTables, record: LogStartMoved) -> None:
+    deleted_times.note(at, record)
+    moved = log.move_start(at, record.topic_id, record.partition, record.log_start_offset)
+    rolling.delete(at, moved, record.segments_deleted_to)
 
 
 @applies(LogCleaned)
-def _log_cleaned(tables: CellTables, machine: int, record: LogCleaned) -> None:
-    rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
-    cleaner.apply_cleaned(tables.logs, machine, record, rules)
+def _log_cleaned(at: MachineTables, record: LogCleaned) -> None:
+    rules = retention_limits.rolling_rules_in(at, record.topic_id)
+    cleaner.apply_cleaned(at, record, rules)
 
 
 @applies(HighWatermarkMoved)
-def _high_watermark_moved(tables: CellTables, machine: int, record: HighWatermarkMoved) -> None:
-    key = log.log_key(machine, record.topic_id, record.partition)
-    changed = tables.logs.change(key, log.Log)
+def _high_watermark_moved(at: MachineTables, record: HighWatermarkMoved) -> None:
+    key = log.log_key(at.id, record.topic_id, record.partition)
+    changed = at.tables.logs.change(key, log.Log)
     if record.high_watermark < changed.high_watermark:
-        truncation.move_high_watermark(tables.logs, machine, changed, record.high_watermark)
+        truncation.move_high_watermark(at, changed, record.high_watermark)
     else:
         log.raise_high_watermark(changed, record.high_watermark)
 
 
 @applies(LogTruncated)
-def _log_truncated(tables: CellTables, machine: int, record: LogTruncated) -> None:
-    place = (machine, record.topic_id, record.partition)
-    rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
-    cut = tables.logs.change(log.log_key(*place), log.Log)
-    rolling.truncate(tables.logs, machine, cut, record.log_end_offset, rules)
-    truncation.truncate(tables, *place, record.log_end_offset)
+def _log_truncated(at: MachineTables, record: LogTruncated) -> None:
+    place = (record.topic_id, record.partition)
+    rules = retention_limits.rolling_rules_in(at, record.topic_id)
+    cut = at.tables.logs.change(log.log_key(at.id, *place), log.Log)
+    rolling.truncate(at, cut, record.log_end_offset, rules)
+    truncation.truncate(at, *place, record.log_end_offset)
 
 
 @applies(LogStartedAnew)
-def _log_started_anew(tables: CellTables, machine: int, record: LogStartedAnew) -> None:
-    truncation.restart_at(tables, machine, record.topic_id, record.partition, record.offset)
+def _log_started_anew(at: MachineTables, record: LogStartedAnew) -> None:
+    truncation.restart_at(at, record.topic_id, record.partition, record.offset)
 
 
 @applies(LogTaken)
-def _log_taken(tables: CellTables, machine: int, record: LogTaken) -> None:
-    taking.take(tables, machine, record.topic_id, record.partition, record.items)
+def _log_taken(at: MachineTables, record: LogTaken) -> None:
+    taking.take(at, record.topic_id, record.partition, record.items)
 
 
 @applies(LogPlaced)
-def _log_placed(tables: CellTables, machine: int, record: LogPlaced) -> None:
-    key = log.log_key(machine, record.topic_id, record.partition)
-    tables.logs.change(key, log.Log).directory = record.directory
+def _log_placed(at: MachineTables, record: LogPlaced) -> None:
+    key = log.log_key(at.id, record.topic_id, record.partition)
+    at.tables.logs.change(key, log.Log).directory = record.directory
 
 
 @applies(LineLogged)
-def _without_state(_tables: CellTables, _machine: int, _record: Record) -> None:
+def _without_state(_at: MachineTables, _record: Record) -> None:
     """Change nothing: the record is for readers of the history, or of rows."""
 
 
 @applies(OffsetCommitted)
-def _offset_committed(tables: CellTables, machine: int, record: OffsetCommitted) -> None:
-    transactional_offsets.apply_committed(tables.groups, machine, record)
-    committed_offsets.apply_committed(tables.groups, machine, record)
+def _offset_committed(at: MachineTables, record: OffsetCommitted) -> None:
+    transactional_offsets.apply_committed(at, record)
+    committed_offsets.apply_committed(at, record)
 
 
 @applies(OffsetDeleted)
-def _offset_deleted(tables: CellTables, machine: int, record: OffsetDeleted) -> None:
-    transactional_offsets.apply_deleted(tables.groups, machine, record)
-    committed_offsets.apply_deleted(tables.groups, machine, record)
+def _offset_deleted(at: MachineTables, record: OffsetDeleted) -> None:
+    transactional_offsets.apply_deleted(at, record)
+    committed_offsets.apply_deleted(at, record)
 
 
 @applies(ProducerIdBlockWritten)
-def _block_written(tables: CellTables, _machine: int, record: ProducerIdBlockWritten) -> None:
-    zookeeper_producer_ids.apply_written(tables.metadata, record)
+def _block_written(at: MachineTables, record: ProducerIdBlockWritten) -> None:
+    zookeeper_producer_ids.apply_written(at.tables.metadata, record)
 
 
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
@@ -344,6 +308,7 @@ class RecordEffects:
 
     def __init__(self, tables: CellTables, settings: CellSettings, rows: Rows) -> None:
         self._tables = tables
+        self._machines: dict[int, MachineTables] = {}
         self._sessions = tables.fetch_sessions
         self._settings = settings
         self.rows = rows
@@ -365,7 +330,10 @@ class RecordEffects:
         if self._is_replicated and machine != CONTROLLER:
             broker = Broker(machine, self._tables, self._settings, self.now)
             checkpoints.before(broker, record)
-        pushed_out = apply(self._tables, machine, record)
+        at = self._machines.get(machine)
+        if at is None:
+            at = self._machines[machine] = self._tables.of(machine)
+        pushed_out = apply(at, record)
         if pushed_out is not None:
             self.rows.segment(pushed_out)
         self.rows.record(machine, self.now, self.event_id, record)
@@ -400,7 +368,7 @@ class RecordEffects:
         while changed:
             watched = next(iter(changed))
             log = changed.pop(watched)
-            if self._is_traced or watch_key(watched) in watches:
+            if self._is_traced or watches.get(watch_key(watched), Watch) is not None:
                 return watched, log
         return None
 
@@ -409,19 +377,22 @@ class RecordEffects:
         if isinstance(record, PartitionAltered) and record.replicas is None:
             return {}
         if isinstance(record, TopicRemoved):
-            topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
+            topic = image.topic_by_id(self._tables.of(machine), record.topic_id)
             partitions = list(range(len(topic.partitions))) if topic is not None else []
         else:
             partitions = [record.partition]
-        table, topic_id = self._tables.logs, record.topic_id
-        return {(topic_id, p): log.sealed_offsets(table, machine, topic_id, p) for p in partitions}
+        topic_id = record.topic_id
+        return {
+            (topic_id, p): log.sealed_offsets(self._tables.of(machine), topic_id, p)
+            for p in partitions
+        }
 
     def _tombstone(self, sealed_before: dict[tuple[Uuid, int], set[int]]) -> None:
         """Write tombstones for segments that no log of the cell has any longer."""
         for (topic_id, partition), before in sealed_before.items():
             gone = before.difference(
                 *(
-                    log.sealed_offsets(self._tables.logs, broker, topic_id, partition)
+                    log.sealed_offsets(self._tables.of(broker), topic_id, partition)
                     for broker in self._settings.brokers_here
                 )
             )

@@ -126,7 +126,6 @@ def cell_of(settings: CellSettings, machine: int) -> str:
 
 
 def others(settings: CellSettings) -> list[str]:
-    """Return the other cells of the cluster."""
     return [name for name in settings.cells if name != settings.name]
 
 
@@ -218,7 +217,6 @@ class Outward:
             self._send_event(cell, Kind.CUT_OFF, CutOffEvent(broker))
 
     def next(self) -> Step | None:
-        """Return the next delivery in this cell."""
         return self._inner.next()
 
     def reply(self, message: Message, response: Body) -> None:
@@ -246,7 +244,6 @@ class Outward:
         else:
             content = msgspec.json.decode(event.content, type=ReplyEvent)
             response_type = BUILT[content.message.api_key].response_type
-            assert response_type is not None, content.message.api_key
             return _message(content.message), msgspec.json.decode(
                 content.response, type=response_type
             )
@@ -289,17 +286,14 @@ class Outward:
 
 
 def registration(event: Event) -> RegistrationEvent:
-    """Return the content of a `registration` event."""
     return msgspec.json.decode(event.content, type=RegistrationEvent)
 
 
 def broker_cut_off(event: Event) -> int:
-    """Return the broker of a `cut-off` event."""
     return msgspec.json.decode(event.content, type=CutOffEvent).broker
 
 
 def _event_content(sent: Sent) -> tuple[Kind, msgspec.Struct]:
-    """Return the kind and the content of the event for another cell."""
     assert not isinstance(sent, HandOver | LeaderAndIsr), "they stay within a cell"
     if isinstance(sent, Message):
         return Kind.MESSAGE, _message_event(sent)

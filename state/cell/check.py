@@ -73,9 +73,7 @@ KINDS: dict[str, frozenset[str]] = {
     "pending": frozenset({"wait", "commit", "watch", "timer", "late-metadata", "late-messages"}),
     "in_flight": frozenset({"verifications", "producer-id-request", "busy"}),
     "replication": frozenset(
-        {
-            *("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs"),
-        }
+        {*("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs")}
     ),
     "cluster": frozenset({"network", "told", "heard"}),
 }
@@ -101,13 +99,9 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
     return [
         *_kinds(tables, settings.brokers_here, touched),
         *core.check(tables.pending, touched),
-        *logs.check(tables.logs, tables.producers, touched),
+        *logs.check(tables, touched),
         *cluster.check(
-            tables,
-            settings.brokers_here,
-            settings.has_controller,
-            [*stopped, *unread],
-            touched,
+            tables, settings.brokers_here, settings.has_controller, [*stopped, *unread], touched
         ),
         *replication.check(tables, touched),
         *fetch.check(tables.fetch_sessions, settings.brokers_here, layout, touched),
@@ -275,7 +269,7 @@ def _has_topic(tables: CellTables, watched: str) -> bool:
     """Whether the topic of a log still exists."""
     broker = machine_of(watched)
     assert broker is not None, watched
-    return image.topic_by_id(tables.metadata, broker, topic_id_of(watched)) is not None
+    return image.topic_by_id(tables.of(broker), topic_id_of(watched)) is not None
 
 
 def _is_there(tables: CellTables, watched: str) -> bool:

@@ -54,7 +54,7 @@ class AtOnce:
 
     def __init__(self) -> None:
         self._metadata: deque[MetadataRead] = deque()
-        self._messages: deque[Sent] = deque()
+        self._messages: deque[Step] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         self._metadata.extend(MetadataRead(broker, record) for broker in brokers)
@@ -141,7 +141,6 @@ class RandomDelivery:
             self._way(message.sender, message.receiver).append(message)
 
     def next(self) -> Step | None:
-        """Return the next delivery of one of the pairs."""
         ways = sorted(self._ways)
         if not ways:
             return None
@@ -173,16 +172,9 @@ def delayed(message: Message) -> pending.LateMessage:
 
 
 def undelayed(late: pending.LateMessage) -> Message:
-    """Return the message that has waited."""
     body = msgspec.msgpack.decode(late.body, type=BUILT[late.api_key].request_type)
     return Message(
-        late.sender,
-        late.receiver,
-        late.api_key,
-        body,
-        late.context,
-        late.version,
-        late.awaited_by,
+        late.sender, late.receiver, late.api_key, body, late.context, late.version, late.awaited_by
     )
 
 

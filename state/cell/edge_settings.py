@@ -35,18 +35,16 @@ class EdgeSettings(msgspec.Struct, rename="camel"):
 
 
 def of(broker: Broker) -> EdgeSettings:
-    """Return the settings that a broker knows."""
-    table = broker.tables.metadata
-    changed = given_configs.everything(table, broker.id, given_configs.BROKERS)
+    changed = given_configs.everything(broker, given_configs.BROKERS)
     codecs = {}
-    for topic in image.all_topics(table, broker.id):
+    for topic in image.all_topics(broker):
         own = {name: text for name, text in topic.configs.items() if name.startswith(COMPRESSION)}
         if own:
             codecs[topic.topic_id] = codecs[topic.name] = own
     return EdgeSettings(
         _shown(broker.cell.broker_settings.given),
         {unescape(name): _hidden(configs) for name, configs in changed.items()},
-        client_quotas.all_quotas(table, broker.id),
+        client_quotas.all_quotas(broker),
         codecs,
     )
 

@@ -21,7 +21,7 @@ Source of that part: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in K
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,10 +29,10 @@ import msgspec
 from brokertwin.protocol.bodies import Body, Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import UNKNOWN, Trait, api_of_key
+from brokertwin.state.apis import share_fetch
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import (
     between_cells,
-    cleaned_logs,
     committing,
     edge_settings,
     expiry,
@@ -42,7 +42,6 @@ from brokertwin.state.cell import (
 )
 from brokertwin.state.cell.apply import RecordEffects
 from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
-from brokertwin.state.cell.broker_events import HANDLERS
 from brokertwin.state.cell.delivery import (
     AtOnce,
     DeliveryOrder,
@@ -52,7 +51,7 @@ from brokertwin.state.cell.delivery import (
     undelayed,
 )
 from brokertwin.state.cell.output_rows import EventRefusedError, Rows
-from brokertwin.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
+from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.coordinators import (
     COORDINATED,
     GROUP_TOPIC,
@@ -62,7 +61,7 @@ from brokertwin.state.cluster.coordinators import (
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
 from brokertwin.state.core import pending
-from brokertwin.state.core.api import Api, NotBuilt
+from brokertwin.state.core.api import Api, NotBuilt, Refused
 from brokertwin.state.core.decision import (
     CONTROLLER,
     AnyRequest,
@@ -84,6 +83,7 @@ from brokertwin.state.core.events import (
     Choices,
     Event,
     Kind,
+    LogMark,
     Reason,
     Refusal,
     RequestHeader,
@@ -95,6 +95,7 @@ from brokertwin.state.core.records import (
     BrokerRegistrationChanged,
     ConfigChanged,
     FeatureLevelChanged,
+    LogCleaned,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -104,11 +105,12 @@ from brokertwin.state.core.records import (
     TopicRemoved,
 )
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import IN_MEMORY, CellTables
+from brokertwin.state.core.tables import IN_MEMORY, CellTables, MachineTables
 from brokertwin.state.eras import high_watermark_truncation, leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
 from brokertwin.state.fetch.shards import ShardLayout
-from brokertwin.state.groups import committed_offsets, kinds, share_states
+from brokertwin.state.groups import committed_offsets, groups, kinds, share_states
+from brokertwin.state.logs import cleaner
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import (
     checkpoints,
@@ -117,6 +119,7 @@ from brokertwin.state.replication import (
     disk,
     elections,
     fetchers,
+    in_sync,
     internal_logs,
     network,
     registrations,
@@ -125,8 +128,61 @@ from brokertwin.state.replication import (
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.internal_logs import WrittenRecords
 from brokertwin.state.replication.registrations import BrokerControlState
-from brokertwin.state.share import state_store
-from brokertwin.state.transactions import transactional_ids, transactional_offsets
+from brokertwin.state.share import share_partitions, state_store
+from brokertwin.state.transactions import (
+    transaction_coordinator,
+    transactional_ids,
+    transactional_offsets,
+)
+
+_cleaned_decoder = msgspec.json.Decoder(LogCleaned)
+
+
+def cleaned_log(
+    broker: Broker, body: msgspec.Raw, seen: LogMark | None
+) -> LogCleaned | Refusal | None:
+    """Return the record of a pass over a broker's log, or why it is impossible.
+
+    None if the log has changed since the pass started (`seen`); the pass is repeated.
+    """
+    cleaned = decode_body(body, _cleaned_decoder)
+    if isinstance(cleaned, Refusal):
+        return cleaned
+    assert isinstance(cleaned, LogCleaned), "as it was decoded"
+    log = broker.log(cleaned.topic_id, cleaned.partition)
+    if seen is not None and (log is None or cleaner.log_mark(log) != seen):
+        return None
+    wrong = cleaner.cleaning_violation(log, cleaned)
+    return Refusal(Reason.NOT_POSSIBLE, wrong) if wrong else cleaned
+
+
+TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
+    copying.IN_SYNC_TIMER: in_sync.fire,
+    copying.FETCH_TIMER: copying.fire,
+    throttles.THROTTLE_TIMER: copying.release_throttled,
+    groups.TIMER: kinds.fire,
+    LOADING: handover.fire,
+    share_partitions.TIMER: share_partitions.fire,
+    transactional_ids.TIMER: transaction_coordinator.fire,
+}
+"""Kind of a timer to its handler, which gets the broker and the rest of the timer's name."""
+
+CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
+    elections.LEADERS_TIMER: elections.fire
+}
+"""The same for timers of the controller."""
+
+
+def _disconnected(broker: Broker, event: Event) -> Decision:
+    client_instances.forget_connection(broker, event.connection)
+    return share_fetch.disconnected(broker, event.connection)
+
+
+HANDLERS: dict[Kind, Callable[[Broker, Event], Decision]] = {
+    Kind.EXPIRE_MEMBERS: lambda broker, event: kinds.expire(broker, event.group, event.members),
+    Kind.DISCONNECT: _disconnected,
+}
+"""Kind of an event to its handler."""
 
 
 def api_of(header: RequestHeader, settings: BrokerSettings) -> Api:
@@ -334,7 +390,7 @@ class CellLoop:
 
     def _clean_log(self, event: Event) -> None:
         """Apply the result of a pass of the log cleaner."""
-        cleaned = cleaned_logs.decide(self.broker(event.broker), event.cleaned, event.seen)
+        cleaned = cleaned_log(self.broker(event.broker), event.cleaned, event.seen)
         if isinstance(cleaned, Refusal):
             raise EventRefusedError(cleaned.reason, cleaned.detail)
         if cleaned is not None:
@@ -421,7 +477,7 @@ class CellLoop:
             body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
-        if REQUEST_KEY + event.id in tables.pending or COMMIT_KEY + event.id in tables.pending:
+        if tables.pending.has_either(REQUEST_KEY + event.id, COMMIT_KEY + event.id):
             raise EventRefusedError(
                 Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
             )
@@ -439,10 +495,16 @@ class CellLoop:
             event.listener,
         )
         if api.on_controller:
-            self._request_of_controller(event, request, api)
-            return
-        broker = self._brokers.get(event.broker) or self.broker(event.broker)
-        self._carry_out(broker.id, request, api, api.handle(broker, request))
+            machine: Machine | None = self._controller_for(event)
+            if machine is None:
+                return
+        else:
+            machine = self._brokers.get(event.broker) or self.broker(event.broker)
+        try:
+            decision = api.handle(machine, request)
+        except Refused as refused:
+            decision = refused.decision(api)
+        self._carry_out(machine.id, request, api, decision)
 
     def _refuse(self, broker: int) -> None:
         """Refuse a request to a broker that does not serve."""
@@ -451,15 +513,16 @@ class CellLoop:
             detail = f"broker {broker} is stopped"
         raise EventRefusedError(Reason.BROKER_STOPPED, detail)
 
-    def _request_of_controller(self, event: Event, request: Request, api: Api) -> None:
+    def _controller_for(self, event: Event) -> Controller | None:
+        """Return the controller; None if the request was forwarded to its cell."""
         if network.is_severed(self._tables.cluster, event.broker):
             detail = f"broker {event.broker} does not reach the controller, which has to respond"
             raise EventRefusedError(Reason.NO_CONTROLLER, detail)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
             self._outward.forward(event)
-            return
-        self._carry_out(CONTROLLER, request, api, api.handle(self._controller(), request))
+            return None
+        return self._controller()
 
     def _is_held(self) -> bool:
         return self._settings.may_hold and self._event is not None and self._event.is_held
@@ -545,7 +608,10 @@ class CellLoop:
             return
         api = BUILT[message.api_key]
         request = internal_request(api, message, self._event)
-        decision = api.handle(self._machine(message.receiver), request)
+        try:
+            decision = api.handle(self._machine(message.receiver), request)
+        except Refused as refused:
+            decision = refused.decision(api)
         wants_reply = bool(message.awaited_by) or api.on_reply is not None
         is_suspended = self._carry_on(message.receiver, decision, message if wants_reply else None)
         if decision.response is not None and wants_reply and not is_suspended:
@@ -796,13 +862,11 @@ class CellLoop:
         if topic.name in COORDINATED:
             self._lose_coordinated(machine, topic)
         for owner in (committed_offsets, transactional_offsets):
-            gone = owner.tombstones_of_topic(self._tables.groups, broker, topic.name)
+            gone = owner.tombstones_of_topic(machine, topic.name)
             self._carry_on(broker, Decision(records=list(gone)))
         for records in (
             share_states.records_of_deleted_topic(machine, record.topic_id),
-            list[Record](
-                state_store.tombstones_of_topic(self._tables.groups, broker, topic.topic_id)
-            ),
+            list[Record](state_store.tombstones_of_topic(machine, topic.topic_id)),
         ):
             self._carry_on(broker, Decision(records=records))
         for partition, known in enumerate(topic.partitions):
@@ -1054,7 +1118,7 @@ class CellLoop:
                 self.drop(each.event_id)
         self._cut_off(broker)
         (checkpoints.crashed if is_killed else checkpoints.closed)(self.broker(broker))
-        _forget_memory(self._tables, broker)
+        _forget_memory(self._tables.of(broker))
         self._brokers.pop(broker, None)
         is_severed = network.is_severed(self._tables.cluster, broker)
         network.stop(self._tables.cluster, broker, is_killed)
@@ -1136,12 +1200,12 @@ def _coordinated(machine: Machine, broker: int) -> list[Place]:
     ]
 
 
-def _forget_memory(tables: CellTables, broker: int) -> None:
+def _forget_memory(at: MachineTables) -> None:
     """Drop a broker's memory: sessions, timers, its knowledge of followers."""
     for name in IN_MEMORY:
-        for key in tables[name].keys(f"{broker}/"):
+        for key in at.tables[name].keys(f"{at.id}/"):
             if not checkpoints.is_on_disk(key):
-                tables[name].drop(key)
-    tables.fetch_sessions.derived.clear()
-    tables.client_instances.derived.clear()
-    pending.stop_timers(tables.pending, broker)
+                at.tables[name].drop(key)
+    at.tables.fetch_sessions.derived.clear()
+    at.tables.client_instances.derived.clear()
+    pending.stop_timers(at)

@@ -80,8 +80,7 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
         (last_check(interval, before, now), expired) for interval, expired in _intervals(settings)
     ]
     return sorted(
-        [(check, expired) for check, expired in checks if check is not None],
-        key=lambda due: due[0],
+        [(check, expired) for check, expired in checks if check is not None], key=lambda due: due[0]
     )
 
 
@@ -116,8 +115,7 @@ def is_controllers(expired: Expired) -> bool:
 
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:
-    table, prefix = controller.tables.metadata, controller.prefix
-    return delegation_tokens.expired(table, prefix, controller.now)
+    return delegation_tokens.expired(controller, controller.now)
 
 
 def expired_offsets(broker: Broker) -> Iterable[Record]:
@@ -129,15 +127,13 @@ def expired_offsets(broker: Broker) -> Iterable[Record]:
     for group in groups.all_with_unwritten(broker):
         group_id = group.group_id
         if coordinators.group_error(broker, group_id) is Error.NONE:
-            unstable = transactional_offsets.unstable(broker.tables.groups, broker.id, group_id)
+            unstable = transactional_offsets.unstable(broker, group_id)
             yield from offset_expiry.expired(broker, group, unstable)
 
 
 def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
     expiration_ms = broker.settings.producer_id_expiration_ms
-    return producer_expiry.expired_producers(
-        broker.tables.producers, broker.id, broker.now, expiration_ms
-    )
+    return producer_expiry.expired_producers(broker, broker.now, expiration_ms)
 
 
 def old_records(broker: Broker) -> Iterable[Record]:
@@ -175,12 +171,11 @@ def _old_records(broker: Broker, topic: Topic) -> Iterable[Record]:
 def _deleted(
     broker: Broker, log: Log, limits: retention.RetentionLimits | None
 ) -> Iterable[Record]:
-    table = broker.tables.logs
-    rules = retention_limits.rolling_rules_in(broker.tables, broker.id, log.topic_id)
-    deleted_to = retention.deletable_end(table, broker.id, log, rules, limits, broker.now)
+    rules = retention_limits.rolling_rules_in(broker, log.topic_id)
+    deleted_to = retention.deletable_end(broker, log, rules, limits, broker.now)
     if deleted_to == retention.NOTHING:
         return
     place = (log.topic_id, log.partition, max(log.log_start_offset, deleted_to))
     yield LogStartMoved(*place, segments_deleted_to=deleted_to)
     if broker.settings.brokertwin_reject_unknown_producer:
-        yield from producer_expiry.without_records(broker.tables.producers, broker.id, *place)
+        yield from producer_expiry.without_records(broker, *place)

@@ -127,7 +127,7 @@ def forget_deleted(broker: Broker, topic: Topic) -> Iterator[Decision]:
     """
     for number, partition in enumerate(topic.partitions):
         place = (topic.topic_id, number)
-        if partition.leader == broker.id or loading.knows_any(broker.tables, broker.id, *place):
+        if partition.leader == broker.id or loading.knows_any(broker, *place):
             yield resign(broker, place, is_in_log=True)
 
 
@@ -137,11 +137,11 @@ def take_over(broker: Broker, place: Place) -> None:
     assert topic is not None, place
     count = len(topic.partitions)
     if topic.name == GROUP_TOPIC:
-        for group_id in groups.stored_ids(broker.tables, broker.id):
+        for group_id in groups.stored_ids(broker):
             if partition_for(group_id, count) == place[1]:
                 kinds.load(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC:
-        known_ids = transactional_ids.all_ids(broker.tables.transactions, broker.id)
+        known_ids = transactional_ids.all_ids(broker)
         for transactional_id, known in known_ids:
             if partition_for(transactional_id, count) == place[1]:
                 transactional_ids.schedule_check(broker, transactional_id, known)

@@ -28,7 +28,7 @@ from brokertwin.state.core.applying import applies
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Move, Reason, Refusal
 from brokertwin.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import log, producer
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.transactions import transaction_verification as verifications
@@ -42,8 +42,7 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
         return Refusal(Reason.NOT_POSSIBLE, f"there is no partition {move.topic}-{move.partition}")
     if move.leader not in controller.cell.brokers:
         return Refusal(
-            Reason.UNKNOWN_BROKER,
-            f"broker {move.leader} is not one of {controller.cell.brokers}",
+            Reason.UNKNOWN_BROKER, f"broker {move.leader} is not one of {controller.cell.brokers}"
         )
     partition = topic.partitions[move.partition]
     if controller.cell.brokers_here != controller.cell.brokers:
@@ -52,8 +51,7 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
         return Refusal(Reason.NOT_POSSIBLE, f"nobody leads {move.topic}-{move.partition}")
     if partition.leader == move.leader:
         return Refusal(
-            Reason.NOT_POSSIBLE,
-            f"broker {move.leader} leads {move.topic}-{move.partition} already",
+            Reason.NOT_POSSIBLE, f"broker {move.leader} leads {move.topic}-{move.partition} already"
         )
     replicas = list(partition.replicas)
     if move.leader not in replicas:
@@ -70,13 +68,13 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
 
 def held(leader: Broker, record: PartitionChanged) -> PartitionTaken:
     """Return the leader's items of a partition, as a record for the new leader."""
-    keys = _keys_of(leader.tables, leader.id, record.topic_id, record.partition)
+    keys = _keys_of(leader, record.topic_id, record.partition)
     return _taken(leader, (record.topic_id, record.partition), keys)
 
 
 def coordinated(leader: Broker, place: Place) -> PartitionTaken:
     """Return the state of a leader's coordinator, as a record for its first followers."""
-    return _taken(leader, place, loading.coordinated_keys(leader.tables, leader.id, *place))
+    return _taken(leader, place, loading.coordinated_keys(leader, *place))
 
 
 def _taken(leader: Broker, place: Place, keys: dict[str, list[str]]) -> PartitionTaken:
@@ -89,80 +87,78 @@ def _taken(leader: Broker, place: Place, keys: dict[str, list[str]]) -> Partitio
 
 
 @applies(PartitionTaken)
-def apply_taken(tables: CellTables, machine: int, record: PartitionTaken) -> None:
+def apply_taken(at: MachineTables, record: PartitionTaken) -> None:
     """Give the leader's items to the new leader."""
     if "logs" in record.items:
-        log.remove(tables.logs, machine, record.topic_id, record.partition)
+        log.remove(at, record.topic_id, record.partition)
     for name, items in record.items.items():
         for key, encoded in items.items():
-            tables[name].put_encoded(f"{machine}/{key}", encoded)
+            at.tables[name].put_encoded(f"{at.id}/{key}", encoded)
     if "logs" in record.items:
-        key = log.log_key(machine, record.topic_id, record.partition)
-        tables.logs.change(key, log.Log).directory = ""  # it is on another broker's disks
+        key = log.log_key(at.id, record.topic_id, record.partition)
+        at.tables.logs.change(key, log.Log).directory = ""  # it is on another broker's disks
     for key in record.items.get("groups", {}):
-        transactional_offsets.index(tables.groups, machine, f"{machine}/{key}")
+        transactional_offsets.index(at, f"{at.id}/{key}")
 
 
 @applies(PartitionChanged)
-def apply_changed(tables: CellTables, machine: int, record: PartitionChanged) -> None:
+def apply_changed(at: MachineTables, record: PartitionChanged) -> None:
     """Begin the new leader's epoch; the former leader drops its items."""
-    if machine == record.former_leader:
-        _drop(tables, machine, record)
-    image.apply_partition_changed(tables.metadata, machine, record)
-    if machine == record.leader:
-        log_key = log.log_key(machine, record.topic_id, record.partition)
-        log.begin_epoch(tables.logs.change(log_key, log.Log), record.leader_epoch)
+    if at.id == record.former_leader:
+        _drop(at, record)
+    image.apply_partition_changed(at, record)
+    if at.id == record.leader:
+        log_key = log.log_key(at.id, record.topic_id, record.partition)
+        log.begin_epoch(at.tables.logs.change(log_key, log.Log), record.leader_epoch)
 
 
 @applies(PartitionAltered)
-def apply_altered(tables: CellTables, machine: int, record: PartitionAltered) -> None:
+def apply_altered(at: MachineTables, record: PartitionAltered) -> None:
     """Apply a change of a partition; a broker has a log exactly if it is a replica."""
-    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    topic = image.topic_by_id(at, record.topic_id)
     assert topic is not None, record.topic_id
     former = topic.partitions[record.partition]
-    image.apply_partition_altered(tables.metadata, machine, record)
-    if machine == CONTROLLER:
+    image.apply_partition_altered(at, record)
+    if at.id == CONTROLLER:
         return
     place = (record.topic_id, record.partition)
     now = image.altered(former, record)
-    if machine in now.replicas and machine not in former.replicas:
-        log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
-    elif machine not in now.replicas and machine in former.replicas:
-        _drop_replica(tables, machine, *place)
-    if record.leader == machine:
-        key = log.log_key(machine, *place)
-        log.begin_epoch(tables.logs.change(key, log.Log), now.leader_epoch)
+    if at.id in now.replicas and at.id not in former.replicas:
+        log.create(at, record.topic_id, topic.name, record.partition)
+    elif at.id not in now.replicas and at.id in former.replicas:
+        _drop_replica(at, *place)
+    if record.leader == at.id:
+        key = log.log_key(at.id, *place)
+        log.begin_epoch(at.tables.logs.change(key, log.Log), now.leader_epoch)
 
 
-def _drop_replica(tables: CellTables, machine: int, topic_id: Uuid, partition: int) -> None:
-    log.remove(tables.logs, machine, topic_id, partition)
-    producer.remove_partition(tables.producers, machine, topic_id, partition)
-    verifications.forget_partition(tables.in_flight, machine, topic_id, partition)
+def _drop_replica(at: MachineTables, topic_id: Uuid, partition: int) -> None:
+    log.remove(at, topic_id, partition)
+    producer.remove_partition(at, topic_id, partition)
+    verifications.forget_partition(at, topic_id, partition)
 
 
-def _drop(tables: CellTables, machine: int, record: PartitionChanged) -> None:
-    loading.forget(tables, machine, record.topic_id, record.partition)
-    keys = _keys_of(tables, machine, record.topic_id, record.partition)
+def _drop(at: MachineTables, record: PartitionChanged) -> None:
+    loading.forget(at, record.topic_id, record.partition)
+    keys = _keys_of(at, record.topic_id, record.partition)
     for name, of_table in keys.items():
         for key in of_table:
-            tables[name].drop(key)
-    verifications.forget_partition(tables.in_flight, machine, record.topic_id, record.partition)
-    if machine in record.replicas:
-        topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+            at.tables[name].drop(key)
+    verifications.forget_partition(at, record.topic_id, record.partition)
+    if at.id in record.replicas:
+        topic = image.topic_by_id(at, record.topic_id)
         assert topic is not None, record.topic_id
-        log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
+        log.create(at, record.topic_id, topic.name, record.partition)
 
 
-def _keys_of(
-    tables: CellTables, machine: int, topic_id: Uuid, partition: int
-) -> dict[str, list[str]]:
+def _keys_of(at: MachineTables, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
     """Return the keys of a machine's items of a partition, by table."""
-    prefix, place = f"{machine}/", (topic_id, partition)
+    prefix, place = f"{at.id}/", (topic_id, partition)
     found = {
-        name: [key for key in tables[name].keys(prefix) if _place_of(key) == place]
+        name: [key for key in at.tables[name].keys(prefix) if _place_of(key) == place]
         for name in ("logs", "producers")
     }
-    return {**found, **loading.coordinated_keys(tables, machine, topic_id, partition)}
+    return {**found, **loading.coordinated_keys(at, topic_id, partition)}
 
 
 def _place_of(key: str) -> tuple[Uuid, int]:

@@ -105,9 +105,9 @@ def _state_of(cells: Sequence[CellTables], broker: int) -> str:
     for state, is_so in states.items():
         if any(is_so(tables.cluster, broker) for tables in cells):
             return state
-    failed = [path for tables in cells for path in failed_dirs.of(tables.replication, broker)]
+    failed = [path for tables in cells for path in failed_dirs.of(tables.of(broker))]
     return f"{RUNNING}, without {', '.join(failed)}" if failed else RUNNING
 
 
 def _topics(cells: Sequence[CellTables]) -> list[Topic]:
-    return [topic for tables in cells for topic in image.all_topics(tables.metadata, CONTROLLER)]
+    return [topic for tables in cells for topic in image.all_topics(tables.of(CONTROLLER))]

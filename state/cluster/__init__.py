@@ -6,7 +6,6 @@ internal_topics, coordinators   internal topics; coordinators of groups and tran
 config_changes                  AlterConfigs of topics, brokers, groups and client metrics
 given_configs                   items of dynamic settings
 broker_configs, group_configs   dynamic settings of brokers; settings of groups
-topic_rules                     a topic's checks of appended batches
 retention_limits                a topic's retention, cleaning and rolling settings
 features                        supported and finalized levels of features
 failed_dirs                     log directories that failed while their broker ran

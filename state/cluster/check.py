@@ -6,19 +6,13 @@ Also those of client instances (`client_instances.check`).
 from collections.abc import Iterable, Sequence
 
 from brokertwin.state.access import check as access
-from brokertwin.state.cluster import (
-    client_instances,
-    client_quotas,
-    features,
-    given_configs,
-    image,
-)
+from brokertwin.state.cluster import client_instances, client_quotas, features, given_configs, image
 from brokertwin.state.cluster.client_quotas import AnyQuotas
 from brokertwin.state.cluster.image import Topic, TopicName, machine_prefix
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.logs.log import Log, log_key
 
 
@@ -41,17 +35,17 @@ def check(
         yield from _logs_touched(tables, touched)
     if touched.has("client_instances"):
         for broker in brokers:
-            yield from client_instances.check(tables.client_instances, broker)
+            yield from client_instances.check(tables.of(broker))
 
 
 def _images(
     tables: CellTables, held_here: Sequence[int], has_controller: bool, absent: Iterable[int]
 ) -> Violations:
     machines = [CONTROLLER, *held_here] if has_controller else [*held_here]
-    topics = {machine: image.all_topics(tables.metadata, machine) for machine in machines}
+    topics = {machine: image.all_topics(tables.of(machine)) for machine in machines}
     for machine in machines:
-        yield from _image(tables, machine, topics[machine])
-        yield from access.check(tables.metadata, machine_prefix(machine))
+        yield from _image(tables.of(machine), topics[machine])
+        yield from access.check(tables.of(machine))
     alike = _group_alike(topics)
     for members, known in alike:
         yield from _partitions(machine_prefix(members[0]), known)
@@ -81,36 +75,36 @@ def _images_agree(
     tables: CellTables, first: int, others: list[int], topics: dict[int, list[Topic]]
 ) -> Violations:
     """Brokers have the same metadata as the first machine."""
-    levels, settings = features.changed(tables.metadata, first), _settings(tables, first)
+    levels, settings = features.changed(tables.of(first)), _settings(tables.of(first))
     for broker in others:
         if topics[broker] != topics[first]:
             names = [topic.name for topic in topics[broker]]
             other = machine_prefix(first)
             yield f"broker {broker} has other topics than {other}: {names}"
-        known = features.changed(tables.metadata, broker)
+        known = features.changed(tables.of(broker))
         if known != levels:
             yield f"broker {broker} has the features {known}, not {levels}"
-        found = _settings(tables, broker)
+        found = _settings(tables.of(broker))
         if found != settings:
             yield f"broker {broker} has the settings {found}, not {settings}"
 
 
-def _settings(tables: CellTables, machine: int) -> list[dict[str, dict[str, str]]]:
+def _settings(at: MachineTables) -> list[dict[str, dict[str, str]]]:
     """A machine's dynamic settings of each kind; empty if no machine has any."""
-    if by_kind(tables.metadata).keys().isdisjoint(given_configs.KINDS):
+    if by_kind(at.tables.metadata).keys().isdisjoint(given_configs.KINDS):
         return []
-    return [given_configs.everything(tables.metadata, machine, k) for k in given_configs.KINDS]
+    return [given_configs.everything(at, k) for k in given_configs.KINDS]
 
 
-def _image(tables: CellTables, machine: int, topics: list[Topic]) -> Violations:
-    table, prefix = tables.metadata, machine_prefix(machine)
+def _image(at: MachineTables, topics: list[Topic]) -> Violations:
+    table, prefix = at.tables.metadata, at.prefix
     by_id = {topic.topic_id: topic.name for topic in topics}
     names = f"{prefix}/name/"
     by_name = {i.topic_id: k.removeprefix(names) for k, i in table.items(names, TopicName)}
     if by_id != by_name:
         yield f"{prefix}: the topics {by_id} have the names {by_name}"
     counted = table.get(f"{prefix}/quotas", AnyQuotas)
-    quotas = client_quotas.all_quotas(table, machine)
+    quotas = client_quotas.all_quotas(at)
     if (counted.entities if counted is not None else 0) != len(quotas):
         yield f"{prefix}: {counted} counts {len(quotas)} entities with a quota"
 
@@ -161,7 +155,7 @@ def _logs_touched(tables: CellTables, touched: Touched) -> Violations:
         if kind_of(key) != "log":
             continue
         broker, (_, _, topic_id, number) = machine_of(key) or 0, key.split("/")
-        topic = image.topic_by_id(tables.metadata, broker, topic_id)
+        topic = image.topic_by_id(tables.of(broker), topic_id)
         partitions = topic.partitions[int(number) : int(number) + 1] if topic is not None else []
         is_wanted = any(broker in each.replicas for each in partitions)
         log = tables.logs.get(key, Log)

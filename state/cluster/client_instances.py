@@ -33,7 +33,7 @@ from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import Table, escape, unescape
+from brokertwin.state.core.tables import MachineTables, escape, unescape
 
 INSTANCES_MAX = 16_384
 EXPIRY_MS_LEAST = 60_000
@@ -139,19 +139,21 @@ def expired(broker: Broker) -> Iterable[Record]:
     return ()
 
 
-def count_change(sessions: Table, machine: int) -> None:
+def count_change(at: MachineTables) -> None:
     """After a subscription has changed: match instances again at their next request."""
-    key = _counts_key(machine)
-    if key in sessions:
-        sessions.change(key, InstanceCounts).changes += 1
+    key = _counts_key(at.id)
+    if key in at.tables.client_instances:
+        at.tables.client_instances.change(key, InstanceCounts).changes += 1
 
 
-def check(sessions: Table, broker: int) -> Violations:
+def check(at: MachineTables) -> Violations:
     """Counts and limits hold, and each connection belongs to one instance."""
-    counts = sessions.get(_counts_key(broker), InstanceCounts) or InstanceCounts()
+    counts = at.tables.client_instances.get(_counts_key(at.id), InstanceCounts) or InstanceCounts()
     ended: set[str] = set()
-    prefix = f"{broker}/client-instance/"
-    for number, (key, instance) in enumerate(sessions.items(prefix, ClientInstance), 1):
+    prefix = f"{at.id}/client-instance/"
+    for number, (key, instance) in enumerate(
+        at.tables.client_instances.items(prefix, ClientInstance), 1
+    ):
         if instance.used > counts.requests or instance.as_of > counts.changes:
             yield f"{key} is ahead of {counts}"
         if number > INSTANCES_MAX:
@@ -232,7 +234,7 @@ def _matched(
     """An instance matched with the current subscriptions."""
     kind, interval_ms = given_configs.CLIENT_METRICS, client_metrics.DEFAULT_MS
     wanted: JavaMap[str, None] = JavaMap(java_hash)
-    given = given_configs.everything(broker.tables.metadata, broker.id, kind)
+    given = given_configs.everything(broker, kind)
     for name in hash_order(sorted(given), len(given)):
         each = client_metrics.subscription(given[name])
         if each.matches(attributes):

@@ -26,11 +26,10 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.protocol.bodies import Float64
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.java_hashes import java_hash
 from brokertwin.state.core.records import ClientQuotaAltered
-from brokertwin.state.core.tables import Table, escape
+from brokertwin.state.core.tables import MachineTables, escape
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -83,17 +82,17 @@ def entity_key(entity: Entity) -> str:
     return "/".join(parts)
 
 
-def _key(machine: int, entity: Entity) -> str:
-    return f"{machine_prefix(machine)}/quota/{entity_key(entity)}"
+def _key(at: MachineTables, entity: Entity) -> str:
+    return f"{at.prefix}/quota/{entity_key(entity)}"
 
 
 @lru_cache(1024)
-def _any_key(machine: int) -> str:
-    return f"{machine_prefix(machine)}/quotas"
+def _any_key(at: MachineTables) -> str:
+    return f"{at.prefix}/quotas"
 
 
-def of_entity(table: Table, machine: int, entity: Entity) -> dict[str, Float64]:
-    found = table.get(_key(machine, entity), EntityQuotas)
+def of_entity(at: MachineTables, entity: Entity) -> dict[str, Float64]:
+    found = at.tables.metadata.get(_key(at, entity), EntityQuotas)
     return found.values if found is not None else {}
 
 
@@ -102,50 +101,49 @@ def entity_hash(parts: Iterable[tuple[str, str | None]]) -> int:
     return 31 + sum(java_hash(kind) ^ java_hash(name or "") for kind, name in parts)
 
 
-def all_quotas(table: Table, machine: int) -> list[EntityQuotas]:
+def all_quotas(at: MachineTables) -> list[EntityQuotas]:
     """All entities with a quota, in the order in which they were made."""
-    prefix = f"{machine_prefix(machine)}/quota/"
-    found = [each for _, each in table.items(prefix, EntityQuotas)]
+    prefix = f"{at.prefix}/quota/"
+    found = [each for _, each in at.tables.metadata.items(prefix, EntityQuotas)]
     return sorted(found, key=lambda each: each.number)
 
 
-@applies(ClientQuotaAltered, to="metadata")
-def apply_altered(table: Table, machine: int, record: ClientQuotaAltered) -> None:
+@applies(ClientQuotaAltered)
+def apply_altered(at: MachineTables, record: ClientQuotaAltered) -> None:
     """Set or remove a quota; an entity without quotas is dropped."""
-    key = _key(machine, record.entity)
-    if key not in table:
-        number = _count(table, machine, 1)
-        table.put(key, EntityQuotas(record.entity, {}, number))
-    values = table.change(key, EntityQuotas).values
+    key = _key(at, record.entity)
+    if key not in at.tables.metadata:
+        number = _count(at, 1)
+        at.tables.metadata.put(key, EntityQuotas(record.entity, {}, number))
+    values = at.tables.metadata.change(key, EntityQuotas).values
     if record.value is None:
         values.pop(record.key, None)
     else:
         values[record.key] = record.value
     if not values:
-        table.drop(key)
-        _count(table, machine, -1)
+        at.tables.metadata.drop(key)
+        _count(at, -1)
 
 
-def _count(table: Table, machine: int, change: int) -> int:
+def _count(at: MachineTables, change: int) -> int:
     """Change the number of entities; return that of all which were made."""
-    key = _any_key(machine)
-    if key not in table:
-        table.put(key, AnyQuotas(0))
-    counted = table.change(key, AnyQuotas)
+    key = _any_key(at)
+    if key not in at.tables.metadata:
+        at.tables.metadata.put(key, AnyQuotas(0))
+    counted = at.tables.metadata.change(key, AnyQuotas)
     counted.entities += change
     counted.made += max(change, 0)
     if not counted.entities:
-        table.drop(key)
+        at.tables.metadata.drop(key)
     return counted.made
 
 
-def are_any(table: Table, machine: int) -> bool:
-    return _any_key(machine) in table
+def are_any(at: MachineTables) -> bool:
+    return _any_key(at) in at.tables.metadata
 
 
-def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> QuotaLimit | None:
-    """The quota of a user's client, if any."""
-    if not are_any(table, machine):
+def limit(at: MachineTables, user: str, client_id: str, key: str) -> QuotaLimit | None:
+    if not are_any(at):
         return None
     for named_user, named_client in (
         (user, client_id),
@@ -159,22 +157,22 @@ def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Qu
     ):
         named: Entity = {USER: named_user, CLIENT_ID: named_client}
         entity = {kind: name for kind, name in named.items() if name != _NOT_LOOKED_AT}
-        value = of_entity(table, machine, entity).get(key)
+        value = of_entity(at, entity).get(key)
         if value is not None:
             own: Entity = {USER: user, CLIENT_ID: client_id}
             return QuotaLimit(float(value), entity_key({kind: own[kind] for kind in entity}))
     return None
 
 
-def connection_rate(table: Table, machine: int, host: str) -> float | None:
+def connection_rate(at: MachineTables, host: str) -> float | None:
     """Connections per second that a broker accepts from an address, if limited.
 
     An IPv6 address may be compressed, or have all its groups, as Java writes it.
     """
-    if not are_any(table, machine):
+    if not are_any(at):
         return None
     for name in (*_names_of(host), DEFAULT):
-        value = of_entity(table, machine, {IP: name}).get(CONNECTION_CREATION_RATE)
+        value = of_entity(at, {IP: name}).get(CONNECTION_CREATION_RATE)
         if value is not None:
             return float(value)
     return None

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.primitives import STRING_BYTES_MAX
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import broker_configs, given_configs, group_configs, topics
+from brokertwin.state.cluster import broker_configs, given_configs, topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.configs import client_metrics, dynamic_configs, topic_configs
@@ -188,16 +188,14 @@ def _change_broker(
     fault = _name_fault(request.broker, resource.name) if resource.name else None
     if fault is not None:
         return ConfigOutcome(Error.INVALID_REQUEST, fault)
-    before = broker_configs.of_resource(controller.tables.metadata, controller.id, resource.name)
+    before = broker_configs.of_resource(controller, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _list_of_broker)
         if fault is not None:
             return ConfigOutcome(Error.INVALID_CONFIG, fault)
     given = controller.cell.broker_settings
-    now = broker_configs.settings_of(
-        controller.tables.metadata, controller.id, request.broker, given
-    )
+    now = broker_configs.settings_of(controller, request.broker, given)
     of_stores = resource.store_fault if resource.name else None
     fault = dynamic_configs.fault(after, bool(resource.name), given, now, of_stores)
     if fault is not None:
@@ -290,7 +288,7 @@ def _change_group(
     name = resource.name
     if not controller.allows(request, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
         return ConfigOutcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    before = group_configs.of_group(controller.tables.metadata, controller.id, name)
+    before = given_configs.of(controller, given_configs.GROUPS, name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _not_a_list)
@@ -307,11 +305,10 @@ def _change_group(
 def _change_client_metrics(
     controller: Controller, request: Request, resource: ChangedResource
 ) -> ConfigOutcome:
-    """Change a subscription to client metrics."""
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     kind = given_configs.CLIENT_METRICS
-    before = given_configs.of(controller.tables.metadata, controller.id, kind, resource.name)
+    before = given_configs.of(controller, kind, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         text = _change(after, setting, _not_a_list)

@@ -14,7 +14,7 @@ from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core import pending
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.java_hashes import hash_map_order, java_hash
-from brokertwin.state.core.tables import KEYS_KEPT, CellTables
+from brokertwin.state.core.tables import KEYS_KEPT, MachineTables
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -80,12 +80,12 @@ def has_followers(machine: Machine, topic_name: str, key: str) -> bool:
     return len(topic.partitions[partition_for(key, len(topic.partitions))].replicas) > 1
 
 
-def leads(tables: CellTables, broker: int, topic_name: str, key: str) -> bool:
+def leads(at: MachineTables, topic_name: str, key: str) -> bool:
     """True if a broker leads the partition of `key`, or the topic does not exist."""
-    topic = image.topic_by_name(tables.metadata, broker, topic_name)
+    topic = image.topic_by_name(at, topic_name)
     if topic is None:
         return True
-    return topic.partitions[partition_for(key, len(topic.partitions))].leader == broker
+    return topic.partitions[partition_for(key, len(topic.partitions))].leader == at.id
 
 
 def group_error(machine: Machine, group_id: str) -> Error:
@@ -94,7 +94,6 @@ def group_error(machine: Machine, group_id: str) -> Error:
 
 
 def transaction_error(machine: Machine, transactional_id: str) -> Error:
-    """`group_error` for a transactional id."""
     return _error(machine, TRANSACTION_TOPIC, transactional_id)
 
 

@@ -8,7 +8,7 @@ restarted broker uses its directories again. Item of the table `replication`:
 
 import msgspec
 
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 KIND = "failed-dirs"
 
@@ -19,13 +19,13 @@ class FailedDirs(msgspec.Struct):
     paths: list[str]
 
 
-def of(table: Table, broker: int) -> list[str]:
-    found = table.get(_key(broker), FailedDirs)
+def of(at: MachineTables) -> list[str]:
+    found = at.tables.replication.get(_key(at.id), FailedDirs)
     return found.paths if found is not None else []
 
 
-def note(table: Table, broker: int, path: str) -> None:
-    table.put(_key(broker), FailedDirs([*of(table, broker), path]))
+def note(at: MachineTables, path: str) -> None:
+    at.tables.replication.put(_key(at.id), FailedDirs([*of(at), path]))
 
 
 def _key(broker: int) -> str:

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.records import FeatureLevelChanged
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 GROUP = "group.version"
 KRAFT = "kraft.version"
@@ -58,16 +57,16 @@ class FinalizedLevels(msgspec.Struct):
     levels: dict[str, int]
 
 
-def _key(machine: int) -> str:
-    return f"{machine_prefix(machine)}/features"
+def _key(at: MachineTables) -> str:
+    return f"{at.prefix}/features"
 
 
-def changed(table: Table, machine: int) -> dict[str, int]:
-    found = table.get(_key(machine), FinalizedLevels)
+def changed(at: MachineTables) -> dict[str, int]:
+    found = at.tables.metadata.get(_key(at), FinalizedLevels)
     return found.levels if found is not None else {}
 
 
-def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, int]:
+def finalized(at: MachineTables, given: BrokerSettings) -> dict[str, int]:
     """Level of every feature, 0 if not finalized, in the order of Kafka's responses.
 
     `given` are the initial settings.
@@ -80,16 +79,15 @@ def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, in
         ELIGIBLE: given.brokertwin_eligible_leader_replicas_version,
         SHARE: supported(given)[SHARE].last,
         METADATA: supported(given)[METADATA].last,
-    } | changed(table, machine)
+    } | changed(at)
 
 
-def apply_changed(table: Table, machine: int, record: FeatureLevelChanged) -> None:
-    levels = changed(table, machine) | {record.name: record.level}
-    table.put(_key(machine), FinalizedLevels(levels))
+def apply_changed(at: MachineTables, record: FeatureLevelChanged) -> None:
+    levels = changed(at) | {record.name: record.level}
+    at.tables.metadata.put(_key(at), FinalizedLevels(levels))
 
 
 def in_settings(settings: BrokerSettings, levels: dict[str, int]) -> BrokerSettings:
-    """The settings with the changed levels of features that are settings."""
     return msgspec.structs.replace(
         settings,
         brokertwin_transaction_version=levels.get(

@@ -12,9 +12,8 @@ Items of the table `metadata`, one for each resource with settings:
 
 import msgspec
 
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.records import ConfigChanged
-from brokertwin.state.core.tables import Table, escape, unescape
+from brokertwin.state.core.tables import MachineTables, escape, unescape
 
 BROKERS = "config"
 GROUPS = "group-config"
@@ -31,39 +30,38 @@ class GivenConfigs(msgspec.Struct):
     configs: dict[str, str]
 
 
-def _prefix(machine: int, kind: str) -> str:
-    return f"{machine_prefix(machine)}/{kind}/"
+def _key(at: MachineTables, kind: str, name: str) -> str:
+    return f"{at.prefix}/{kind}/{escape(name) or _ALL_BROKERS}"
 
 
-def _key(machine: int, kind: str, name: str) -> str:
-    return _prefix(machine, kind) + (escape(name) or _ALL_BROKERS)
-
-
-def of(table: Table, machine: int, kind: str, name: str) -> dict[str, str]:
+def of(at: MachineTables, kind: str, name: str) -> dict[str, str]:
     """Settings of a broker (by id), all brokers (by an empty name), or a group."""
-    found = table.get(_key(machine, kind, name), GivenConfigs)
+    found = at.tables.metadata.get(_key(at, kind, name), GivenConfigs)
     return found.configs if found is not None else _NOTHING
 
 
-def everything(table: Table, machine: int, kind: str) -> dict[str, dict[str, str]]:
+def everything(at: MachineTables, kind: str) -> dict[str, dict[str, str]]:
     """Settings of all resources of a kind, by their names in keys."""
-    prefix = _prefix(machine, kind)
-    return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, GivenConfigs)}
+    prefix = f"{at.prefix}/{kind}/"
+    return {
+        k.removeprefix(prefix): item.configs
+        for k, item in at.tables.metadata.items(prefix, GivenConfigs)
+    }
 
 
-def names(table: Table, machine: int, kind: str) -> list[str]:
-    return sorted(unescape(each) for each in everything(table, machine, kind))
+def names(at: MachineTables, kind: str) -> list[str]:
+    return sorted(unescape(each) for each in everything(at, kind))
 
 
-def apply_changed(table: Table, machine: int, kind: str, record: ConfigChanged) -> None:
+def apply_changed(at: MachineTables, kind: str, record: ConfigChanged) -> None:
     """Set or remove a setting."""
-    key = _key(machine, kind, record.resource_name)
-    if key not in table:
-        table.put(key, GivenConfigs({}))
-    configs = table.change(key, GivenConfigs).configs
+    key = _key(at, kind, record.resource_name)
+    if key not in at.tables.metadata:
+        at.tables.metadata.put(key, GivenConfigs({}))
+    configs = at.tables.metadata.change(key, GivenConfigs).configs
     if record.value is None:
         configs.pop(record.name, None)
     else:
         configs[record.name] = record.value
     if not configs:
-        table.drop(key)
+        at.tables.metadata.drop(key)

@@ -7,23 +7,18 @@ from brokertwin.state.cluster import given_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.configs import durations, group_configs
 from brokertwin.state.configs.config_keys import trim
-from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.log import READ_COMMITTED
 
 _NANOS_IN_MS = 1_000_000
 
 
-def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
-    return given_configs.of(table, machine, given_configs.GROUPS, group_id)
-
-
 def group_ids(broker: Broker) -> list[str]:
     """Sorted groups with settings, including groups that do not exist."""
-    return given_configs.names(broker.tables.metadata, broker.id, given_configs.GROUPS)
+    return given_configs.names(broker, given_configs.GROUPS)
 
 
 def _number(broker: Broker, group_id: str, name: str, default: int) -> int:
-    own = of_group(broker.tables.metadata, broker.id, group_id)
+    own = given_configs.of(broker, given_configs.GROUPS, group_id)
     return group_configs.number(name, own, broker.settings) if name in own else default
 
 
@@ -53,7 +48,7 @@ def share_assignment_interval_ms(broker: Broker, group_id: str) -> int:
 
 def of_kind(broker: Broker, group_id: str, name: str) -> int:
     """A setting of a share or streams group, else the broker's."""
-    own = of_group(broker.tables.metadata, broker.id, group_id)
+    own = given_configs.of(broker, given_configs.GROUPS, group_id)
     return group_configs.number(name, own, broker.settings)
 
 
@@ -79,7 +74,7 @@ def share_isolation(broker: Broker, group_id: str) -> int:
 
 
 def _share_text(broker: Broker, group_id: str, name: str) -> str:
-    own = of_group(broker.tables.metadata, broker.id, group_id)
+    own = given_configs.of(broker, given_configs.GROUPS, group_id)
     default = group_configs.GROUP_CONFIGS[name].default or ""
     return trim(own.get(name, default)).lower()
 

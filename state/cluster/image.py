@@ -22,7 +22,7 @@ from brokertwin.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.tables import MachineTables, cached_key
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -133,35 +133,35 @@ def _name_key(machine: int, name: str) -> str:
     return f"{machine if machine >= 0 else 'controller'}/name/{name}"
 
 
-def _registration_key(machine: int, broker: int) -> str:
-    return f"{machine_prefix(machine)}/broker/{broker}"
+def _registration_key(at: MachineTables, broker: int) -> str:
+    return f"{at.prefix}/broker/{broker}"
 
 
-def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
-    return table.get(topic_key(machine, topic_id), Topic)
+def topic_by_id(at: MachineTables, topic_id: Uuid) -> Topic | None:
+    return at.tables.metadata.get(topic_key(at.id, topic_id), Topic)
 
 
 _SINCE_THE_BEGINNING = Registration()
 
 
-def registration(table: Table, machine: int, broker: int) -> Registration:
-    known = table.get(_registration_key(machine, broker), Registration)
+def registration(at: MachineTables, broker: int) -> Registration:
+    known = at.tables.metadata.get(_registration_key(at, broker), Registration)
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
-def registered_ids(table: Table, machine: int) -> list[int]:
-    prefix = f"{machine_prefix(machine)}/broker/"
-    return sorted(int(key.removeprefix(prefix)) for key in table.keys(prefix))
+def registered_ids(at: MachineTables) -> list[int]:
+    prefix = f"{at.prefix}/broker/"
+    return sorted(int(key.removeprefix(prefix)) for key in at.tables.metadata.keys(prefix))
 
 
-def topics_created(table: Table, machine: int) -> int:
+def topics_created(at: MachineTables) -> int:
     """Number of topics ever created; older checkpoints count from 0."""
-    known = table.get(f"{machine_prefix(machine)}/{TOPICS_CREATED}", TopicsCreated)
+    known = at.tables.metadata.get(f"{at.prefix}/{TOPICS_CREATED}", TopicsCreated)
     return known.count if known is not None else 0
 
 
-@applies(BrokerRegistered, to="metadata")
-def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> None:
+@applies(BrokerRegistered)
+def apply_registered(at: MachineTables, record: BrokerRegistered) -> None:
     """Apply a registration, possibly of another incarnation."""
     item = Registration(
         record.is_fenced,
@@ -175,74 +175,73 @@ def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> No
         rack=record.rack,
         listeners=record.listeners,
     )
-    table.put(_registration_key(machine, record.broker), item)
+    at.tables.metadata.put(_registration_key(at, record.broker), item)
 
 
-@applies(BrokerUnregistered, to="metadata")
-def apply_unregistered(table: Table, machine: int, record: BrokerUnregistered) -> None:
+@applies(BrokerUnregistered)
+def apply_unregistered(at: MachineTables, record: BrokerUnregistered) -> None:
     """Remove a registration; its epoch is kept."""
-    epoch = registration(table, machine, record.broker).epoch
+    epoch = registration(at, record.broker).epoch
     item = Registration(is_fenced=True, epoch=epoch, is_registered=False)
-    table.put(_registration_key(machine, record.broker), item)
+    at.tables.metadata.put(_registration_key(at, record.broker), item)
 
 
-@applies(BrokerRegistrationChanged, to="metadata")
-def apply_registration_changed(
-    table: Table, machine: int, record: BrokerRegistrationChanged
-) -> None:
-    """Apply a changed state of a broker."""
-    known = registration(table, machine, record.broker)
+@applies(BrokerRegistrationChanged)
+def apply_registration_changed(at: MachineTables, record: BrokerRegistrationChanged) -> None:
+    known = registration(at, record.broker)
     changed = msgspec.structs.replace(
         known,
         is_fenced=record.is_fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=list(record.log_dirs) or known.log_dirs,
     )
-    table.put(_registration_key(machine, record.broker), changed)
+    at.tables.metadata.put(_registration_key(at, record.broker), changed)
 
 
-def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
+def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:
     """Number of a partition's replicas; 1 if the machine does not know the topic."""
-    topic = table.get(topic_key(machine, topic_id), Topic)
+    topic = at.tables.metadata.get(topic_key(at.id, topic_id), Topic)
     return len(topic.partitions[partition].replicas) if topic is not None else 1
 
 
-def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
-    known = table.get(_name_key(machine, name), TopicName)
-    return table.get(topic_key(machine, known.topic_id), Topic) if known is not None else None
-
-
-def topic_names(table: Table, machine: int) -> list[str]:
-    prefix = _name_key(machine, "")
-    return [key.removeprefix(prefix) for key in table.keys(prefix)]
-
-
-def all_topics(table: Table, machine: int) -> list[Topic]:
-    topics = [topic for _, topic in table.items(f"{machine_prefix(machine)}/topic/", Topic)]
-    return sorted(topics, key=lambda topic: topic.name)
-
-
-def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> None:
-    """Create a topic: the first live replica of each partition leads in epoch 0."""
-    partitions = [_new_partition(table, machine, replicas) for replicas in record.replicas]
-    configs = dict(record.configs)
-    topic = Topic(record.topic_id, record.name, partitions, configs, record.created)
-    table.put(topic_key(machine, record.topic_id), topic)
-    table.put(_name_key(machine, record.name), TopicName(record.topic_id))
-    created = TopicsCreated(topics_created(table, machine) + 1)
-    table.put(f"{machine_prefix(machine)}/{TOPICS_CREATED}", created)
-
-
-def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:
-    topic = table.change(topic_key(machine, record.topic_id), Topic)
-    topic.partitions.extend(
-        _new_partition(table, machine, replicas) for replicas in record.replicas
+def topic_by_name(at: MachineTables, name: str) -> Topic | None:
+    known = at.tables.metadata.get(_name_key(at.id, name), TopicName)
+    return (
+        at.tables.metadata.get(topic_key(at.id, known.topic_id), Topic)
+        if known is not None
+        else None
     )
 
 
-def apply_partition_changed(table: Table, machine: int, record: PartitionChanged) -> None:
+def topic_names(at: MachineTables) -> list[str]:
+    prefix = _name_key(at.id, "")
+    return [key.removeprefix(prefix) for key in at.tables.metadata.keys(prefix)]
+
+
+def all_topics(at: MachineTables) -> list[Topic]:
+    topics = [topic for _, topic in at.tables.metadata.items(f"{at.prefix}/topic/", Topic)]
+    return sorted(topics, key=lambda topic: topic.name)
+
+
+def apply_topic_created(at: MachineTables, record: TopicCreated) -> None:
+    """Create a topic: the first live replica of each partition leads in epoch 0."""
+    partitions = [_new_partition(at, replicas) for replicas in record.replicas]
+    configs = dict(record.configs)
+    topic = Topic(record.topic_id, record.name, partitions, configs, record.created)
+    at.tables.metadata.put(topic_key(at.id, record.topic_id), topic)
+    at.tables.metadata.put(_name_key(at.id, record.name), TopicName(record.topic_id))
+    created = TopicsCreated(topics_created(at) + 1)
+    at.tables.metadata.put(f"{at.prefix}/{TOPICS_CREATED}", created)
+
+
+def apply_partitions_added(at: MachineTables, record: PartitionsAdded) -> None:
+    topic = at.tables.metadata.change(topic_key(at.id, record.topic_id), Topic)
+    topic.partitions.extend(_new_partition(at, replicas) for replicas in record.replicas)
+
+
+def apply_partition_changed(at: MachineTables, record: PartitionChanged) -> None:
     """Set a new leader in a new leader epoch."""
-    topic = table.change(topic_key(machine, record.topic_id), Topic)
+    topic = at.tables.metadata.change(topic_key(at.id, record.topic_id), Topic)
     partition = topic.partitions[record.partition]
     in_sync = {*partition.isr, record.leader} - {record.former_leader}
     partition.leader = record.leader
@@ -255,15 +254,15 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
     partition.eligible_leader_replicas = [each for each in eligible if each not in in_sync]
 
 
-def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
+def apply_partition_altered(at: MachineTables, record: PartitionAltered) -> None:
     """Change in-sync set, leader or replicas of a partition."""
-    topic = table.change(topic_key(machine, record.topic_id), Topic)
+    topic = at.tables.metadata.change(topic_key(at.id, record.topic_id), Topic)
     former = topic.partitions[record.partition]
     now = topic.partitions[record.partition] = altered(former, record)
     if record.replicas is not None:
         new = [broker for broker in record.replicas if broker not in former.replicas]
         now.directories = _those_of(former.directories, record.replicas)
-        now.directories |= default_directories(table, machine, new)
+        now.directories |= default_directories(at, new)
 
 
 def altered(partition: Partition, record: PartitionAltered) -> Partition:
@@ -278,45 +277,45 @@ def altered(partition: Partition, record: PartitionAltered) -> Partition:
     )
 
 
-@applies(ReplicasAssigned, to="metadata")
-def apply_replicas_assigned(table: Table, machine: int, record: ReplicasAssigned) -> None:
+@applies(ReplicasAssigned)
+def apply_replicas_assigned(at: MachineTables, record: ReplicasAssigned) -> None:
     """Set the log directories of a broker's replicas."""
-    topic = table.change(topic_key(machine, record.topic_id), Topic)
+    topic = at.tables.metadata.change(topic_key(at.id, record.topic_id), Topic)
     for number, directory in record.directories.items():
         partition = topic.partitions[number]
         partition.directories = {**partition.directories, record.broker: directory}
         partition.partition_epoch += 1
 
 
-def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:
+def apply_config_changed(at: MachineTables, record: ConfigChanged) -> None:
     """Set or remove a topic's setting."""
-    topic = topic_by_name(table, machine, record.resource_name)
+    topic = topic_by_name(at, record.resource_name)
     if topic is None:
         return
-    configs = table.change(topic_key(machine, topic.topic_id), Topic).configs
+    configs = at.tables.metadata.change(topic_key(at.id, topic.topic_id), Topic).configs
     if record.value is None:
         configs.pop(record.name, None)
     else:
         configs[record.name] = record.value
 
 
-def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> None:
+def apply_topic_removed(at: MachineTables, record: TopicRemoved) -> None:
     """Remove a topic; its name can be used again."""
-    topic = topic_by_id(table, machine, record.topic_id)
+    topic = topic_by_id(at, record.topic_id)
     if topic is not None:
-        table.drop(topic_key(machine, record.topic_id))
-        table.drop(_name_key(machine, topic.name))
+        at.tables.metadata.drop(topic_key(at.id, record.topic_id))
+        at.tables.metadata.drop(_name_key(at.id, topic.name))
 
 
-def _new_partition(table: Table, machine: int, replicas: list[int]) -> Partition:
+def _new_partition(at: MachineTables, replicas: list[int]) -> Partition:
     """A partition whose live replicas are in sync; the first of them leads."""
-    alive = [broker for broker in replicas if registration(table, machine, broker).is_active]
-    directories = default_directories(table, machine, replicas)
+    alive = [broker for broker in replicas if registration(at, broker).is_active]
+    directories = default_directories(at, replicas)
     return Partition(alive[0], 0, 0, list(replicas), alive, directories=directories)
 
 
-def default_directories(table: Table, machine: int, brokers: list[int]) -> dict[int, Uuid]:
-    known = {broker: registration(table, machine, broker).log_dirs for broker in brokers}
+def default_directories(at: MachineTables, brokers: list[int]) -> dict[int, Uuid]:
+    known = {broker: registration(at, broker).log_dirs for broker in brokers}
     return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}
 
 
@@ -334,9 +333,9 @@ def is_dir_online(log_dirs: list[Uuid], directory: Uuid | None) -> bool:
     return directory != LOST and (not log_dirs or directory in log_dirs)
 
 
-def is_replica_offline(table: Table, machine: int, partition: Partition, broker: int) -> bool:
+def is_replica_offline(at: MachineTables, partition: Partition, broker: int) -> bool:
     """True if a replica is in a failed log directory, as the machine knows it."""
     if broker not in partition.directories:  # nearly always, and quick
         return False
-    log_dirs = registration(table, machine, broker).log_dirs
+    log_dirs = registration(at, broker).log_dirs
     return not is_dir_online(log_dirs, partition.directories[broker])

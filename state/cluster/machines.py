@@ -7,6 +7,8 @@ them; only `apply` (`state/cell/apply.py`) writes durable state.
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.access import authorizer
@@ -18,18 +20,59 @@ from brokertwin.state.cluster import (
     features,
     image,
     retention_limits,
-    topic_rules,
 )
 from brokertwin.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
-from brokertwin.state.cluster.topic_rules import TopicRules
-from brokertwin.state.configs import listeners, log_dirs
+from brokertwin.state.cluster.retention_limits import rolling_rules_of
+from brokertwin.state.configs import codecs, listeners, log_dirs
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokertwin.state.core.decision import CONTROLLER, Request
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import CellTables
-from brokertwin.state.logs import log
+from brokertwin.state.core.tables import CellTables, MachineTables
+from brokertwin.state.logs import log, producer, record_validation
 from brokertwin.state.logs.log import UNSEALED, Log, log_key
 from brokertwin.state.logs.log_tail import LogTail
+
+
+class TopicRules(msgspec.Struct, frozen=True):
+    """Largest batch and segment in bytes, checks of records and sequences, and the codec.
+
+    The edge recompresses batches with `codec`; None keeps them as they are.
+    """
+
+    max_message_bytes: int
+    records: record_validation.RecordRules
+    producers: producer.SequenceRules
+    segment_bytes: int
+    codec: TopicCodec | None = None
+
+
+def rules_of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
+    configs = topic.configs
+    policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
+    kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)
+    records = record_validation.RecordRules(
+        "compact" in policy,
+        kind == "LogAppendTime",
+        int(
+            configs.get(
+                "message.timestamp.before.max.ms", settings.log_message_timestamp_before_max_ms
+            )
+        ),
+        int(
+            configs.get(
+                "message.timestamp.after.max.ms", settings.log_message_timestamp_after_max_ms
+            )
+        ),
+    )
+    sequences = producer.SequenceRules(
+        settings.brokertwin_reject_unknown_producer,
+        settings.brokertwin_duplicates_below_expected,
+        settings.transaction_partition_verification_enable,
+    )
+    most = int(configs.get("max.message.bytes", settings.message_max_bytes))
+    segment_bytes = rolling_rules_of(configs, settings).segment_bytes
+    return TopicRules(most, records, sequences, segment_bytes, codecs.of_topic(configs, settings))
 
 
 class PartitionTail(LogTail):
@@ -45,27 +88,23 @@ class PartitionTail(LogTail):
     topic_rules: TopicRules | None
 
 
-def tail_of(
-    tables: CellTables, machine: int, topic_id: Uuid, partition: int
-) -> PartitionTail | None:
+def tail_of(at: MachineTables, topic_id: Uuid, partition: int) -> PartitionTail | None:
     """The end of a log, or None if the machine does not have the log."""
-    found: PartitionTail | None = tables.tails.get((machine, topic_id, partition))
-    return found or _opened(tables, machine, topic_id, partition)
+    found: PartitionTail | None = at.tables.tails.get((at.id, topic_id, partition))
+    return found or _opened(at, topic_id, partition)
 
 
-def _opened(
-    tables: CellTables, machine: int, topic_id: Uuid, partition: int
-) -> PartitionTail | None:
-    log = tables.logs.get(log_key(machine, topic_id, partition), Log)
+def _opened(at: MachineTables, topic_id: Uuid, partition: int) -> PartitionTail | None:
+    log = at.tables.logs.get(log_key(at.id, topic_id, partition), Log)
     if log is None:
         return None
     rules = None
     if log.topic not in UNSEALED:
-        rules = retention_limits.rolling_rules_in(tables, machine, topic_id)
-    is_only_replica = image.replica_count(tables.metadata, machine, topic_id, partition) == 1
-    found = PartitionTail((tables.logs, tables.producers), machine, log, rules, is_only_replica)
+        rules = retention_limits.rolling_rules_in(at, topic_id)
+    is_only_replica = image.replica_count(at, topic_id, partition) == 1
+    found = PartitionTail(at, log, rules, is_only_replica)
     found.topic_rules = None
-    tables.tails[machine, topic_id, partition] = found
+    at.tables.tails[at.id, topic_id, partition] = found
     return found
 
 
@@ -102,18 +141,18 @@ class Usable(NamedTuple):
     racks: Mapping[int, str] = {}
 
 
-class Machine:
+class Machine(MachineTables):
     """A broker or the controller at the time `now` (ms since 1970).
 
-    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id.
+    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id, `hashes` those
+    of metadata by topic names.
     """
 
     def __init__(self, machine: int, tables: CellTables, settings: CellSettings, now: int) -> None:
-        self.id = machine
-        self.tables = tables
+        super().__init__(machine, tables)
         self.cell = settings
         self.settings: BrokerSettings = broker_configs.settings_of(
-            tables.metadata, machine, machine, settings.broker_settings
+            self, machine, settings.broker_settings
         )
         self.has_authorizer = bool(self.settings.authorizer_class_name)
         self.now = now
@@ -124,6 +163,7 @@ class Machine:
         self._alive: list[int] | None = None
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
+        self.hashes: dict[frozenset[str], int] = {}
 
     def forget(self) -> None:
         """Drop cached look-ups after a metadata record."""
@@ -133,14 +173,11 @@ class Machine:
         self._alive = None
         self._rules.clear()
         self._has_quotas = None
-
-    @property
-    def prefix(self) -> str:
-        return image.machine_prefix(self.id)
+        self.hashes.clear()
 
     def has_feature(self, name: str) -> bool:
         """True if a feature that starts above level 0 has not been disabled."""
-        return features.changed(self.tables.metadata, self.id).get(name, 1) > 0
+        return features.changed(self).get(name, 1) > 0
 
     def allows(
         self, request: Request, operation: Operation, resource_type: ResourceType, name: str
@@ -149,8 +186,7 @@ class Machine:
         if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows(
-            self.tables.metadata,
-            self.prefix,
+            self,
             self.settings,
             Client(request.principal, request.host),
             operation,
@@ -169,8 +205,7 @@ class Machine:
         if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows_any(
-            self.tables.metadata,
-            self.prefix,
+            self,
             self.settings,
             Client(request.principal, request.host),
             operation,
@@ -199,7 +234,7 @@ class Machine:
     def topic_by_name(self, name: str) -> Topic | None:
         found = self._named_topics.get(name)
         if found is None:
-            found = image.topic_by_name(self.tables.metadata, self.id, name)
+            found = image.topic_by_name(self, name)
             if found is not None:
                 self._named_topics[name] = found
         return found
@@ -207,7 +242,7 @@ class Machine:
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
         found = self.topics_seen.get(topic_id)
         if found is None:
-            found = image.topic_by_id(self.tables.metadata, self.id, topic_id)
+            found = image.topic_by_id(self, topic_id)
             if found is not None:
                 self.topics_seen[topic_id] = found
         return found
@@ -216,7 +251,7 @@ class Machine:
         """The topic's checks of appended batches."""
         found = self._rules.get(topic.topic_id)
         if found is None:
-            found = self._rules[topic.topic_id] = topic_rules.of_topic(topic, self.settings)
+            found = self._rules[topic.topic_id] = rules_of_topic(topic, self.settings)
         return found
 
     def described(
@@ -238,17 +273,17 @@ class Machine:
     @property
     def has_quotas(self) -> bool:
         if self._has_quotas is None:
-            self._has_quotas = client_quotas.are_any(self.tables.metadata, self.id)
+            self._has_quotas = client_quotas.are_any(self)
         return self._has_quotas
 
     def topic_names(self) -> list[str]:
-        return image.topic_names(self.tables.metadata, self.id)
+        return image.topic_names(self)
 
     def topics_created(self) -> int:
-        return image.topics_created(self.tables.metadata, self.id)
+        return image.topics_created(self)
 
     def all_topics(self) -> list[Topic]:
-        return image.all_topics(self.tables.metadata, self.id)
+        return image.all_topics(self)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
         given = topic.configs.get(MIN_IN_SYNC)
@@ -256,7 +291,6 @@ class Machine:
         return min(wanted, len(topic.partitions[partition].replicas))
 
     def is_alive(self, broker: int) -> bool:
-        """True if a broker is not fenced."""
         return not self.registration(broker).is_fenced
 
     def is_active(self, broker: int) -> bool:
@@ -265,7 +299,7 @@ class Machine:
 
     def is_replica_offline(self, partition: Partition, broker: int) -> bool:
         """True if a replica is in a failed log directory."""
-        return image.is_replica_offline(self.tables.metadata, self.id, partition, broker)
+        return image.is_replica_offline(self, partition, broker)
 
     def offline_replicas(self, partition: Partition, reached: Container[int]) -> list[int]:
         """Replicas that a client cannot reach, or in a failed log directory."""
@@ -276,7 +310,7 @@ class Machine:
         ]
 
     def registration(self, broker: int) -> Registration:
-        return image.registration(self.tables.metadata, self.id, broker)
+        return image.registration(self, broker)
 
     def rack_of(self, broker: int) -> str | None:
         """A broker's rack: registered, else from the settings; None if it has none."""
@@ -311,7 +345,7 @@ class Machine:
     @property
     def brokers(self) -> list[int]:
         """All brokers: those of the settings, then others that have registered."""
-        known = image.registered_ids(self.tables.metadata, self.id)
+        known = image.registered_ids(self)
         return [*self.cell.brokers, *(each for each in known if each not in self.cell.brokers)]
 
     def alive_brokers(self) -> list[int]:
@@ -342,7 +376,7 @@ class Broker(Machine):
     ) -> None:
         super().__init__(broker, tables, settings, now)
         self.event_time = event_time if settings.cells and event_time is not None else now
-        self.failed_dirs = failed_dirs.of(tables.replication, broker)
+        self.failed_dirs = failed_dirs.of(self)
 
     def log(self, topic_id: Uuid, partition: int) -> Log | None:
         found = self.held_log(topic_id, partition)
@@ -351,7 +385,7 @@ class Broker(Machine):
 
     def tail(self, topic_id: Uuid, partition: int) -> PartitionTail | None:
         """The end of a log, as `log` finds it."""
-        found = tail_of(self.tables, self.id, topic_id, partition)
+        found = tail_of(self, topic_id, partition)
         is_lost = self.failed_dirs and found is not None and self._is_failed(found.log)
         return None if is_lost else found
 
@@ -435,8 +469,9 @@ class Controller(Machine):
 
     def _takes_logs(self, broker: int) -> bool:
         given = self.cell.broker_settings
-        metadata = self.tables.metadata
-        return log_dirs.takes_logs(broker_configs.settings_of(metadata, CONTROLLER, broker, given))
+        return log_dirs.takes_logs(
+            broker_configs.settings_of(self.tables.of(CONTROLLER), broker, given)
+        )
 
     def min_in_sync_for_eligible(self, topic: Topic) -> int | None:
         """Least in-sync replicas below which replicas become eligible; None without ELR.

@@ -89,9 +89,9 @@ class MutationQuota:
 
 
 def _limit(controller: Controller, request: Request) -> QuotaLimit | None:
-    table, client_id = controller.tables.metadata, request.header.client_id
+    client_id = request.header.client_id
     who = request.principal, client_id
-    return quota_rates.limit_of(table, controller.id, *who, CONTROLLER_MUTATION_RATE)
+    return quota_rates.limit_of(controller, *who, CONTROLLER_MUTATION_RATE)
 
 
 def expired(controller: Controller) -> Iterable[Record]:

@@ -24,7 +24,7 @@ from brokertwin.state.cluster.client_quotas import (
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 USER_PREFIX = "User:"
 INT32_MAX = 2**31 - 1
@@ -96,22 +96,20 @@ def windows_of(settings: BrokerSettings) -> QuotaWindows:
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
     if not broker.has_quotas:
         return None
-    table = broker.tables.metadata
-    return limit_of(table, broker.id, principal, client_id, CONSUMER_BYTE_RATE)
+    return limit_of(broker, principal, client_id, CONSUMER_BYTE_RATE)
 
 
 def produce_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
     if not broker.has_quotas:
         return None
-    table = broker.tables.metadata
-    return limit_of(table, broker.id, principal, client_id, PRODUCER_BYTE_RATE)
+    return limit_of(broker, principal, client_id, PRODUCER_BYTE_RATE)
 
 
 def limit_of(
-    table: Table, machine: int, principal: str, client_id: str | None, key: str
+    at: MachineTables, principal: str, client_id: str | None, key: str
 ) -> QuotaLimit | None:
     user = principal.removeprefix(USER_PREFIX)
-    return client_quotas.limit(table, machine, user, client_id or "", key)
+    return client_quotas.limit(at, user, client_id or "", key)
 
 
 def max_bytes(broker: Broker, limit: QuotaLimit | None) -> int:

@@ -12,7 +12,7 @@ from brokertwin.state.cluster import broker_configs, image
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokertwin.state.configs.topic_configs import value_of
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import CellTables, Table
+from brokertwin.state.core.tables import MachineTables, Table
 from brokertwin.state.logs.cleaner import CleaningRules
 from brokertwin.state.logs.log import RollingRules
 from brokertwin.state.logs.retention import RetentionLimits
@@ -57,24 +57,24 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
     )
 
 
-def rolling_rules_in(tables: CellTables, machine: int, topic_id: Uuid) -> RollingRules:
+def rolling_rules_in(at: MachineTables, topic_id: Uuid) -> RollingRules:
     """Rolling rules of a topic on a broker, cached until a setting changes."""
-    given = tables.given
-    derived = tables.metadata.derived
+    given = at.tables.given
+    derived = at.tables.metadata.derived
     kept: dict[tuple[int, Uuid], _ParsedRules] | None = derived.get(_DERIVED)
     if kept is None:
         kept = derived[_DERIVED] = {}
-    found = kept.get((machine, topic_id))
+    found = kept.get((at.id, topic_id))
     if found is None or found.given is not given:
-        topic = image.topic_by_id(tables.metadata, machine, topic_id)
-        settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
+        topic = image.topic_by_id(at, topic_id)
+        settings = broker_configs.settings_of(at, at.id, given)
         found = _ParsedRules(given, rolling_rules_of(topic.configs if topic else {}, settings))
-        kept[machine, topic_id] = found
+        kept[at.id, topic_id] = found
     return found.rolling
 
 
 def forget_rolling_rules(table: Table) -> None:
-    """Drop cached rules after a change of settings or topics. `table` is `metadata`."""
+    """Drop cached rules after a change of settings or topics."""
     table.derived.pop(_DERIVED, None)
 
 

@@ -230,7 +230,6 @@ def of_data(settings: BrokerSettings) -> list[str]:
 
 
 def protocols_of(settings: BrokerSettings) -> dict[str, str]:
-    """Protocols by listener name."""
     found = {}
     for name, protocol in pairs_of(PROTOCOL_MAP, text_of(settings, PROTOCOL_MAP)):
         if protocol.upper() not in _PROTOCOLS:

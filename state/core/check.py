@@ -47,7 +47,6 @@ class Touched:
         return not found.isdisjoint(kinds)
 
     def has_timer(self, kind: str) -> bool:
-        """Whether a timer of a kind was touched."""
         if self._keys is None:
             return True
         if self._timers is None:
@@ -125,7 +124,6 @@ def kind_of(key: str) -> str:
 
 @lru_cache(KEYS_KNOWN)
 def machine_of(key: str) -> int | None:
-    """Return the broker in a key, or None."""
     first = key.partition("/")[0]
     return int(first) if first.isdecimal() else None
 

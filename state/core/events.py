@@ -251,7 +251,6 @@ _encoder = msgspec.json.Encoder()
 
 
 def document_of(event: Event | bytes) -> bytes:
-    """Return an event as a document."""
     if isinstance(event, bytes):
         return event
     body: Any = event.request
@@ -262,7 +261,6 @@ def document_of(event: Event | bytes) -> bytes:
 
 
 def decode_event(document: bytes) -> Event | Refusal:
-    """Return the event in `document`, or a refusal."""
     if len(document) > EVENT_BYTES_MAX:
         return Refusal(
             Reason.TOO_LARGE, f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
@@ -334,7 +332,6 @@ def identity_of(document: bytes) -> _Identity:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return the refusal for a decoding error."""
     text = str(error)
     if isinstance(error, UnicodeDecodeError):
         return Refusal(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8")

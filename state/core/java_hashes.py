@@ -74,7 +74,6 @@ def scala_order(keys: Mapping[T, object], hash_code: Callable[[T], int]) -> list
 
 
 def partition_hash(topic: str, partition: int) -> int:
-    """`TopicPartition.hashCode`."""
     return 31 * (31 + partition) + java_hash(topic)
 
 

@@ -20,7 +20,6 @@ class JavaPriorityQueue(Generic[T]):
         return len(self._heap)
 
     def add(self, item: T) -> None:
-        """Insert an item."""
         heap, weight = self._heap, self._weight
         heap.append(item)
         at = len(heap) - 1

@@ -76,7 +76,6 @@ def read_items(column: bytes) -> Items:
 
 
 def is_layered(column: bytes) -> bool:
-    """True for a column in layers."""
     return column[:1] == _FIRST_BYTE
 
 

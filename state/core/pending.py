@@ -33,7 +33,7 @@ import msgspec
 
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.tables import MachineTables, Table, cached_key
 
 
 class PendingCommit(msgspec.Struct):
@@ -121,7 +121,6 @@ _LATE_MESSAGES = "late-messages/"
 
 @cached_key
 def watch_key(log: str) -> str:
-    """Return the key of the watch of a log or a session."""
     return f"watch/{log}"
 
 
@@ -163,7 +162,6 @@ class DeadlineHeap:
         self.first = self.heap[0][0] if self.heap else NEVER
 
     def add(self, deadline: int, name: str) -> None:
-        """Add a deadline."""
         heapq.heappush(self.heap, (deadline, name))
         if deadline < self.first:
             self.first = deadline
@@ -215,7 +213,7 @@ def timers_of(table: Table, prefix: str) -> list[str]:
 def set_timer(table: Table, name: str, deadline: int | None) -> None:
     """Set when a machine's timer fires; None stops it.
 
-    `name` begins with the kind of the timer and a slash (`state/cell/timers.py`).
+    `name` begins with the kind of the timer and a slash (`state/cell/event_loop.py`).
     """
     key = _TIMER + name
     timer = table.get(key, MachineTimer)
@@ -226,11 +224,10 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
         deadlines(table).add(deadline, key)
 
 
-def stop_timers(table: Table, broker: int) -> None:
-    """Stop all timers of a broker."""
-    for key in table.keys(_TIMER):
-        if key.split("/")[2] == str(broker):
-            table.drop(key)
+def stop_timers(at: MachineTables) -> None:
+    for key in at.tables.pending.keys(_TIMER):
+        if key.split("/")[2] == str(at.id):
+            at.tables.pending.drop(key)
 
 
 def timer_name(event_id: str) -> str | None:
@@ -245,12 +242,10 @@ def get(table: Table, event_id: str) -> Pending | None:
 
 
 def get_request(table: Table, event_id: str) -> PendingRequest | None:
-    """Return the pending request with an id, or None."""
     return table.get(REQUEST_KEY + event_id, PendingRequest)
 
 
 def has_request(table: Table, event_id: str) -> bool:
-    """Whether a request with an id is pending."""
     return f"{REQUEST_KEY}{event_id}" in table
 
 
@@ -290,7 +285,6 @@ def kept_deadlines(table: Table) -> set[tuple[int, str]]:
 
 
 def requests(table: Table) -> list[PendingRequest]:
-    """Return the pending requests by id."""
     return [request for _, request in table.items(REQUEST_KEY, PendingRequest)]
 
 
@@ -351,7 +345,6 @@ def has_late_messages(table: Table, event_id: str) -> bool:
 
 
 def is_message_late(table: Table, api_key: int, context: str) -> bool:
-    """True if a message of this API and context is undelivered."""
     return any(
         (message.api_key, message.context) == (api_key, context)
         for _, late in table.items(_LATE_MESSAGES, LateMessages)

@@ -180,10 +180,8 @@ class CellSettings(msgspec.Struct, kw_only=True):
 
     @property
     def brokers_here(self) -> list[int]:
-        """Brokers of this cell."""
         return self.cells[self.name] if self.cells else self.brokers
 
     @property
     def has_controller(self) -> bool:
-        """True if this cell has the controller."""
         return not self.cells or next(iter(self.cells)) == self.name

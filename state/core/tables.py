@@ -152,7 +152,6 @@ class Table:
         return item  # type: ignore[return-value]
 
     def put(self, key: str, item: msgspec.Struct) -> None:
-        """Store an item under `key`."""
         if key not in self._former:
             self._remember(key)
         if self._sorted is not None:
@@ -175,7 +174,6 @@ class Table:
         return _encoder.encode(live) if live is not None else bytes(self._raw()[key])
 
     def put_encoded(self, key: str, encoded: bytes) -> None:
-        """Store encoded bytes under `key`."""
         if key not in self._former:
             self._remember(key)
         if self._sorted is not None:
@@ -186,6 +184,13 @@ class Table:
     def __contains__(self, key: str) -> bool:
         items = self._items
         return key in self._live or key in (self._raw() if items is None else items)
+
+    def has_either(self, key: str, other: str) -> bool:
+        """Whether one of two keys is taken."""
+        live, items = self._live, self._items
+        if items is None:
+            items = self._raw()
+        return key in live or other in live or key in items or other in items
 
     def keys(self, prefix: str = "") -> list[str]:
         """Sorted keys that start with `prefix`."""
@@ -378,6 +383,15 @@ def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
     return columns
 
 
+class MachineTables:
+    """The tables of a cell as one machine uses them: its keys begin with its `prefix`."""
+
+    def __init__(self, machine: int, tables: "CellTables") -> None:
+        self.id = machine
+        self.tables = tables
+        self.prefix = str(machine) if machine >= 0 else "controller"
+
+
 class CellTables:
     """The tables of one cell."""
 
@@ -413,6 +427,10 @@ class CellTables:
         self.in_flight = self._tables["in_flight"]
         self.replication = self._tables["replication"]
         self.cluster = self._tables["cluster"]
+
+    def of(self, machine: int) -> MachineTables:
+        """The tables as a machine uses them; not kept, so that no cycle keeps a cell alive."""
+        return MachineTables(machine, self)
 
     def commit(self) -> None:
         """Make all changes since the last commit final.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.records import LineLogged
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.logs.log import Log, log_key
 
 _PURGATORIES = {"PRODUCE": "producer", "FETCH": "fetch"}
@@ -47,12 +47,12 @@ class NewFetch(NamedTuple):
 
 
 def followed(
-    tables: CellTables, broker: int, fetches: Sequence[NewFetch], running: Collection[str] = ()
+    at: MachineTables, fetches: Sequence[NewFetch], running: Collection[str] = ()
 ) -> Iterator[LineLogged]:
     """Lines for partitions that a broker begins to follow; `running` are its threads."""
     for each in fetches:
-        key = log_key(broker, each.log.topic_id, each.log.partition)
-        yield from unblocked(tables, key, key, {})
+        key = log_key(at.id, each.log.topic_id, each.log.partition)
+        yield from unblocked(at.tables, key, key, {})
     for thread in dict.fromkeys(each.thread for each in fetches if each.thread not in running):
         yield LineLogged(f"[{thread}], Starting")
     if fetches:
@@ -62,7 +62,7 @@ def followed(
             for each in fetches
         )
         yield LineLogged(
-            f"[ReplicaFetcherManager on broker {broker}] Added fetcher for partitions List({added})"
+            f"[ReplicaFetcherManager on broker {at.id}] Added fetcher for partitions List({added})"
         )
 
 

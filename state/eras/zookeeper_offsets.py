@@ -22,14 +22,8 @@ import msgspec
 
 from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import NONE, Error
-from brokertwin.protocol.generated.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsResponse,
-)
-from brokertwin.protocol.generated.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
+from brokertwin.protocol.generated.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from brokertwin.protocol.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message
@@ -79,7 +73,7 @@ def forward(
 
 def delete_offsets(controller: Machine, body: OffsetDeleteRequest) -> Decision:
     """Delete the nodes of some of a group's partitions."""
-    stored = committed_offsets.tombstones(controller.tables.groups, controller.id, body.group_id)
+    stored = committed_offsets.tombstones(controller, body.group_id)
     requested = {
         (topic.name, each.partition_index) for topic in body.topics for each in topic.partitions
     }
@@ -89,11 +83,10 @@ def delete_offsets(controller: Machine, body: OffsetDeleteRequest) -> Decision:
 
 
 def delete_groups(controller: Machine, group_ids: Iterable[str]) -> Decision:
-    """Delete the nodes of groups."""
     records: list[Record] = []
     results = []
     for group_id in group_ids:
-        gone = committed_offsets.tombstones(controller.tables.groups, controller.id, group_id)
+        gone = committed_offsets.tombstones(controller, group_id)
         error = Error.NONE if gone else Error.GROUP_ID_NOT_FOUND
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         records += gone

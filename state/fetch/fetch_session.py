@@ -193,7 +193,6 @@ class SessionCache:
         return found.active_places()
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
-        """Watch the log of a partition."""
         found = self._opened(session_id)
         place = found.place(identity)
         if place.cached.watched_log == log:

@@ -53,7 +53,6 @@ def _shards(table: Table, brokers: Iterable[int]) -> Iterator[Shard]:
 
 
 def count_eviction(table: Table, broker: int, evicted: str, evicting: str) -> None:
-    """Count an eviction of a session of `evicted` by a new session of `evicting`."""
     key = f"{broker}/evictions"
     if key not in table:
         table.put(key, Evictions({}, {}))

@@ -61,16 +61,7 @@ class FetchPlace:
         notes: of the current request.
     """
 
-    __slots__ = (
-        "cached",
-        "identity",
-        "key",
-        "log",
-        "notes",
-        "topic",
-        "topic_id",
-        "topic_key",
-    )
+    __slots__ = ("cached", "identity", "key", "log", "notes", "topic", "topic_id", "topic_key")
 
     def __init__(
         self, broker: int, identity: str, cached: CachedFetchPartition, key: str, topic_id: Uuid

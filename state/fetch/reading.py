@@ -113,7 +113,7 @@ def read_all(
             if max_bytes < 0 and offset < end:  # `LogSegment.read` throws
                 reads.append(_failed(place, Error.UNKNOWN_SERVER_ERROR))
                 continue
-            found = logs.read(table, broker_id, log, offset, end, max_bytes, is_first)
+            found = logs.read(broker, log, offset, end, max_bytes, is_first)
             size = found.size_in_bytes
             if size:
                 room, is_first = (room - size if size < room else 0), False
@@ -184,13 +184,12 @@ def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
     """
     if offset >= end or logs.is_in_last_segment(log, offset):
         return False
-    return logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
+    return logs.segment_end(broker, log, offset) < end
 
 
 def partition_response(
     broker: Broker, read: PartitionRead, isolation_level: int
 ) -> FetchResponsePartitionData:
-    """Build the response of a partition."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
         response = FetchResponsePartitionData(
@@ -263,5 +262,5 @@ def _aborted(broker: Broker, read: PartitionRead, log: logs.Log) -> list[Aborted
         return []
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in logs.aborted_in(broker.tables.logs, broker.id, log, offset, found)
+        for each in logs.aborted_in(broker, log, offset, found)
     ]

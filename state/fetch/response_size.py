@@ -8,10 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from brokertwin.protocol.generated.fetch import (
-    FetchableTopicResponse,
-    FetchResponsePartitionData,
-)
+from brokertwin.protocol.generated.fetch import FetchableTopicResponse, FetchResponsePartitionData
 from brokertwin.protocol.primitives import uvarint_size
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 
@@ -26,7 +23,6 @@ CURRENT_LEADER = 2 + 4 + 4 + TAG_COUNT
 
 
 def size_of(topics: Iterable[FetchableTopicResponse], version: int) -> int:
-    """Size of a response with these topics."""
     size = LENGTH + THROTTLE_TIME
     size += ERROR_AND_SESSION if version >= 7 else 0
     count = 0

@@ -104,12 +104,10 @@ def session_key(broker: int, session_id: int) -> str:
 
 
 def members_key(broker: int, session_id: int) -> str:
-    """Key of a session's `Members`."""
     return f"{broker}/members/{session_id}"
 
 
 def active_key(broker: int, session_id: int) -> str:
-    """Key of a session's `Active`."""
     return f"{broker}/active/{session_id}"
 
 
@@ -119,6 +117,5 @@ def partition_key(broker: int, session_id: int, identity: str) -> str:
 
 @cached_key
 def watchers_key(log: str) -> str:
-    """Key of a log's `Watchers`."""
     broker, _, place = log.partition("/")
     return f"{broker}/watchers/{place}"

@@ -18,15 +18,14 @@ Kinds of groups; `*_rules` have their classes: errors of requests, expiry, timer
     consumer_group_records,
     consumer_rules
     member_assignment                    reconciliation of a consumer group member
-    subscriptions, regex_resolution,     subscribed topics and regular expressions
-    topic_regexes
+    regex_resolution, topic_regexes      regular expressions of subscribed topics
     classic_members, consumer_protocol   members of the classic protocol in a consumer group
     conversion                           conversion between classic and consumer groups
     share_group,                         the same for share groups (KIP-932)
     share_group_coordinator,
     share_group_records, share_rules
     share_states, share_offsets          requests to share coordinators
-    modern_coordinator, modern_rules     common parts of consumer, share and streams groups
+    modern_coordinator                   common parts of consumer, share and streams groups
     streams_group, streams_coordinator,  the same for streams groups (KIP-1071)
     streams_group_records,
     streams_rules

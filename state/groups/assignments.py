@@ -90,7 +90,6 @@ class TargetCopy:
         self._copy: JavaMap[Uuid, Partitions] | None = None
 
     def alter(self) -> JavaMap[Uuid, Partitions]:
-        """Return the assignment for modification."""
         if self._copy is None:
             self._copy = JavaMap(uuid_hash, len(self.former))
             for topic_id in self.former:

@@ -6,7 +6,7 @@ from brokertwin.protocol.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
-from brokertwin.state.core.tables import CellTables, escape
+from brokertwin.state.core.tables import CellTables, MachineTables, escape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.committed_offsets import CommittedPartitions
@@ -23,7 +23,7 @@ def check(tables: CellTables, brokers: Sequence[int], touched: Touched = ALL) ->
     has_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
     has_pending = has_groups or is_led or touched.has("pending", "wait")
     if has_timers:
-        yield from _groups(tables, {each: _groups_of(tables, each) for each in brokers})
+        yield from _groups(tables, {each: _groups_of(tables.of(each)) for each in brokers})
     if has_pending:
         yield from _pending_requests(tables, brokers)
     if touched.has("groups"):
@@ -34,27 +34,28 @@ GroupsOfBroker = list[tuple[str, groups.Group, bool]]
 """The groups of a broker: id, group, and whether the broker serves it."""
 
 
-def _groups_of(tables: CellTables, broker: int) -> GroupsOfBroker:
+def _groups_of(at: MachineTables) -> GroupsOfBroker:
     found: GroupsOfBroker = []
-    ids = {*groups.stored_ids(tables, broker), *groups.live_ids(tables, broker)}
+    ids = {*groups.stored_ids(at), *groups.live_ids(at)}
     for group_id in sorted(ids):
-        group = groups.find_in_tables(tables, broker, group_id)
+        group = groups.find(at, group_id)
         assert group is not None, group_id
-        found.append((group_id, group, _is_loaded(tables, broker, group_id, group)))
+        found.append((group_id, group, _is_loaded(at, group_id, group)))
     return found
 
 
-def _is_loaded(tables: CellTables, broker: int, group_id: str, group: groups.Group) -> bool:
-    if not leads(tables, broker, GROUP_TOPIC, group_id):
+def _is_loaded(at: MachineTables, group_id: str, group: groups.Group) -> bool:
+    """True if a broker coordinates the group and has loaded it."""
+    if not leads(at, GROUP_TOPIC, group_id):
         return False
     is_classic = isinstance(group, ClassicGroup)
-    return not is_classic or groups.find_live(tables, broker, group_id) is not None
+    return not is_classic or groups.find_live(at, group_id) is not None
 
 
 def _groups(tables: CellTables, known: dict[int, GroupsOfBroker]) -> Violations:
     for broker, found in known.items():
         timers = set(pending.timers_of(tables.pending, f"{groups.TIMER}/{broker}/"))
-        written = groups.stored_ids(tables, broker)
+        written = groups.stored_ids(tables.of(broker))
         for group_id, group, is_loaded in found:
             own_timers = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
             timers -= own_timers
@@ -79,7 +80,7 @@ def _pending_requests(tables: CellTables, brokers: Sequence[int]) -> Violations:
         if group is None or broker is None or broker not in brokers:
             continue
         ids = _waiting_ids(group)
-        if ids and leads(tables, broker, GROUP_TOPIC, group.group_id):
+        if ids and leads(tables.of(broker), GROUP_TOPIC, group.group_id):
             waiting_ids |= ids
     joins_and_syncs = {
         each.event_id

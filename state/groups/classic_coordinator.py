@@ -18,9 +18,7 @@ from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Condition, Decision, Resumed
-from brokertwin.state.core.records import (
-    Record,
-)
+from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import (
     NO_TIME,
@@ -54,8 +52,8 @@ class ClassicGroupCoordinator:
         self.now = broker.now
         self.records: list[Record] = []
         self.responses: list[Resumed] = []
-        is_live = groups.find_live(broker.tables, broker.id, group_id) is not None
-        existing = converted or groups.change(broker.tables, broker.id, group_id)
+        is_live = groups.find_live(broker, group_id) is not None
+        existing = converted or groups.change(broker, group_id)
         self.is_new = existing is None
         self.group = existing or ClassicGroup(group_id, state_timestamp=broker.now, subscribed=None)
         if self.group.members and not is_live:
@@ -80,11 +78,11 @@ class ClassicGroupCoordinator:
         return Decision(records=self.records, resumed=self.responses)
 
     def _save(self) -> None:
-        groups.save(self._broker.tables, self._broker.id, self.group)
+        groups.save(self._broker, self.group)
 
     def _set_timer(self, timer: str, deadline: int | None) -> None:
         group_id = self.group.group_id
-        groups.set_timer(self._broker.tables, self._broker.id, group_id, timer, deadline)
+        groups.set_timer(self._broker, group_id, timer, deadline)
 
     def fire(self, timer: str) -> Decision:
         """Handle an expired timer of the group."""
@@ -350,11 +348,11 @@ class ClassicGroupCoordinator:
 
 
 def expect_heartbeat(broker: Broker, group_id: str, member: ClassicMember) -> None:
-    if groups.find_live(broker.tables, broker.id, group_id) is None:
+    if groups.find_live(broker, group_id) is None:
         ClassicGroupCoordinator(broker, group_id)
     deadline = broker.now + member.session_timeout_ms
     timer = groups.heartbeat(member.member_id)
-    groups.set_timer(broker.tables, broker.id, group_id, timer, deadline)
+    groups.set_timer(broker, group_id, timer, deadline)
 
 
 def assignment_written(broker: Broker, group_id: str, generation_id: int, error: Error) -> Decision:
@@ -362,7 +360,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
 
     No-op if the group is in another generation or state.
     """
-    group = groups.find_live(broker.tables, broker.id, group_id)
+    group = groups.find_live(broker, group_id)
     is_awaited = group is not None and group.state is ClassicGroupState.COMPLETING_REBALANCE
     if group is None or not is_awaited or group.generation_id != generation_id:
         return Decision()
@@ -376,7 +374,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
 
 def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group. Pending requests fail: 16 NOT_COORDINATOR."""
-    group = groups.find_live(broker.tables, broker.id, group_id)
+    group = groups.find_live(broker, group_id)
     if group is None:
         return []
     error = Error.NOT_COORDINATOR
@@ -387,5 +385,5 @@ def unload(broker: Broker, group_id: str) -> list[Resumed]:
             responses.append(Resumed(member.join_id, rejected))
         if member.sync_id:
             responses.append(Resumed(member.sync_id, SyncGroupResponse(error_code=error)))
-    groups.unload(broker.tables, broker.id, group_id)
+    groups.unload(broker, group_id)
     return responses

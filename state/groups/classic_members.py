@@ -257,9 +257,9 @@ def _may_get_more(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _expect_join(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Start the member's timeout to rejoin, unless it is running."""
     timer = groups.rejoin(member.member_id)
-    if not groups.has_timer(broker.tables, broker.id, group.group_id, timer):
+    if not groups.has_timer(broker, group.group_id, timer):
         _set_timer(broker, group, timer, broker.now + member.rebalance_timeout_ms)
 
 
 def _set_timer(broker: Broker, group: ConsumerGroup, timer: str, deadline: int | None) -> None:
-    groups.set_timer(broker.tables, broker.id, group.group_id, timer, deadline)
+    groups.set_timer(broker, group.group_id, timer, deadline)

@@ -19,11 +19,8 @@ import msgspec
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.records import (
-    OffsetCommitted,
-    OffsetDeleted,
-)
-from brokertwin.state.core.tables import Table, cached_key, escape, unescape
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
+from brokertwin.state.core.tables import MachineTables, Table, cached_key, escape, unescape
 from brokertwin.state.groups import groups
 
 
@@ -72,25 +69,25 @@ def _key_parts(key: str) -> tuple[str, str, int]:
 
 
 def group_of(key: str) -> str:
-    """Return the group of a key of the table `groups`."""
     return unescape(key.split("/")[2])
 
 
-def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
-    return table.get(_offset_key(broker, group_id, topic, partition), Offset)
+def offset(at: MachineTables, group_id: str, topic: str, partition: int) -> Offset | None:
+    return at.tables.groups.get(_offset_key(at.id, group_id, topic, partition), Offset)
 
 
-def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, list[int]]]:
-    committed = table.get(_committed_key(broker, group_id), CommittedPartitions)
+def partitions_of(at: MachineTables, group_id: str) -> list[tuple[str, list[int]]]:
+    committed = at.tables.groups.get(_committed_key(at.id, group_id), CommittedPartitions)
     return sorted(committed.partitions.items()) if committed is not None else []
 
 
-def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
+def apply_committed(at: MachineTables, record: OffsetCommitted) -> None:
     """Store an offset; create the group if it does not exist."""
-    key = _offset_key(broker, record.group_id, record.topic, record.partition)
-    groups.ensure(table, broker, record.group_id)
+    table = at.tables.groups
+    key = _offset_key(at.id, record.group_id, record.topic, record.partition)
+    groups.ensure(at, record.group_id)
     if key not in table:
-        _add_to_committed(table, broker, record)
+        _add_to_committed(at, record)
     item = Offset(
         record.offset,
         record.leader_epoch,
@@ -102,49 +99,49 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     table.put(key, item)
 
 
-def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
-    key = _committed_key(broker, record.group_id)
+def _add_to_committed(at: MachineTables, record: OffsetCommitted) -> None:
+    table, key = at.tables.groups, _committed_key(at.id, record.group_id)
     if key not in table:
         table.put(key, CommittedPartitions({}))
     partitions = table.change(key, CommittedPartitions).partitions
     insort(partitions.setdefault(record.topic, []), record.partition)
 
 
-def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
+def apply_deleted(at: MachineTables, record: OffsetDeleted) -> None:
     """Delete an offset, if it exists.
 
     The group stays, except in ZooKeeper, where it disappears with its last offset.
     """
-    key = _offset_key(broker, record.group_id, record.topic, record.partition)
-    if key not in table:
+    key = _offset_key(at.id, record.group_id, record.topic, record.partition)
+    if key not in at.tables.groups:
         return
-    table.drop(key)
-    committed_key = _committed_key(broker, record.group_id)
-    partitions = table.change(committed_key, CommittedPartitions).partitions
+    at.tables.groups.drop(key)
+    committed_key = _committed_key(at.id, record.group_id)
+    partitions = at.tables.groups.change(committed_key, CommittedPartitions).partitions
     partitions[record.topic].remove(record.partition)
     if not partitions[record.topic]:
         del partitions[record.topic]
     if not partitions:
-        table.drop(committed_key)
-        if broker == CONTROLLER:
-            groups.drop_stored(table, broker, record.group_id)
+        at.tables.groups.drop(committed_key)
+        if at.id == CONTROLLER:
+            groups.drop_stored(at, record.group_id)
 
 
-def tombstones(table: Table, broker: int, group_id: str) -> list[OffsetDeleted]:
+def tombstones(at: MachineTables, group_id: str) -> list[OffsetDeleted]:
     """Return tombstones for all offsets of a group, sorted."""
     return [
         OffsetDeleted(group_id, topic, partition)
-        for topic, partitions in partitions_of(table, broker, group_id)
+        for topic, partitions in partitions_of(at, group_id)
         for partition in partitions
     ]
 
 
-def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+def tombstones_of_topic(at: MachineTables, topic_name: str) -> list[OffsetDeleted]:
     """Return tombstones for the offsets of a deleted topic, sorted."""
-    prefix = _committed_key(broker, "")
+    prefix = _committed_key(at.id, "")
     return [
         OffsetDeleted(unescape(key[len(prefix) :]), topic_name, partition)
-        for key, committed in table.items(prefix, CommittedPartitions)
+        for key, committed in at.tables.groups.items(prefix, CommittedPartitions)
         for partition in committed.partitions.get(topic_name, [])
     ]
 

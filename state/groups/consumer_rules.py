@@ -10,12 +10,11 @@ from collections import Counter
 from brokertwin.protocol.errors import Error
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.group_records import GroupRecord
+from brokertwin.state.groups import consumer_group, groups
 from brokertwin.state.groups import consumer_group_records as rows
-from brokertwin.state.groups import groups, subscriptions
 from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.group_kind import OffsetCommitCheck
-from brokertwin.state.groups.modern_rules import ModernKind, check_epochs
+from brokertwin.state.groups.group_kind import ModernKind, OffsetCommitCheck, check_epochs
 
 EPOCHS_SINCE = 9
 """First version of OffsetCommit with member epochs."""
@@ -63,7 +62,7 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
         return Error.ILLEGAL_GENERATION if is_classic else error
 
     def subscribed_topics(self, group: ConsumerGroup) -> set[str]:
-        return subscriptions.of(group).topics
+        return consumer_group.subscriptions_of(group).topics
 
     def tombstones(self, group: ConsumerGroup) -> list[GroupRecord]:
         return rows.group_tombstones(group.group_id, regexes=group.resolved)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -12,7 +12,9 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.group_records import GroupRecord
-from brokertwin.state.groups.groups import Group
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.groups import Group, Modern
+from brokertwin.state.groups.modern_coordinator import ModernGroupCoordinator
 
 G = TypeVar("G", bound=Group)
 
@@ -102,3 +104,52 @@ class GroupKind(ABC, Generic[G]):
     @abstractmethod
     def check(self, group: G, running: set[str]) -> Violations:
         """Yield violated invariants; `running` are the group's timers."""
+
+
+class ModernKind(GroupKind[Modern]):
+    """A kind of group whose whole state is durable; `coordinator` makes its coordinators."""
+
+    coordinator: ClassVar[type[ModernGroupCoordinator[Any]]]
+
+    def _coordinator(self, broker: Broker, group_id: str) -> ModernGroupCoordinator[Any]:
+        return self.coordinator(broker, groups.find(broker, group_id))
+
+    def fire(self, broker: Broker, group_id: str, timer: str) -> Decision:
+        """Fence a member whose session or rebalance timeout has expired."""
+        return self.expire(broker, group_id, [groups.timer_member(timer)])
+
+    def expire(self, broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
+        """Fence members as if their sessions had expired."""
+        coordinator = self._coordinator(broker, group_id)
+        members = coordinator.group.members
+        coordinator.fence([members[each] for each in member_ids if each in members])
+        return Decision(records=coordinator.records, resumed=coordinator.responses)
+
+    def load(self, broker: Broker, group_id: str) -> None:
+        """Take over a group from its records; session timeouts start now."""
+        self._coordinator(broker, group_id).load()
+
+    def fetch_error(self, group: Modern, member_id: str | None, member_epoch: int) -> Error:
+        """Return the error of an offset fetch.
+
+        25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, or NONE. An epoch without a member id, which
+        no client sends, returns UNKNOWN_SERVER_ERROR as in Kafka.
+        """
+        if member_id is None:
+            return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
+        member = group.members.get(member_id)
+        if member is None:
+            return Error.UNKNOWN_MEMBER_ID
+        return Error.NONE if member_epoch == member.member_epoch else Error.STALE_MEMBER_EPOCH
+
+
+def check_epochs(group: Modern) -> Violations:
+    """Check: member epochs <= assignment epoch <= group epoch; targets belong to members."""
+    if group.assignment_epoch > group.group_epoch:
+        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
+    for member in group.members.values():
+        if member.member_epoch > group.assignment_epoch:
+            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
+    unknown = group.target.keys() - group.members.keys()
+    if unknown:
+        yield f"targets of unknown members: {sorted(unknown)}"

@@ -7,17 +7,13 @@ group-coordinator. A null value is a tombstone. `group_records` reads rows of re
 from collections.abc import Callable
 from typing import Any, get_args
 
-from brokertwin.protocol.generated import (
-    consumer_group_rows,
-    share_group_rows,
-    streams_group_rows,
-)
+from brokertwin.protocol.generated import consumer_group_rows, share_group_rows, streams_group_rows
 from brokertwin.protocol.generated.group_rows import GroupMetadataKey, GroupMetadataValue
 from brokertwin.protocol.rows import Encoded
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.groups import (
     consumer_group_records,
     groups,
@@ -75,20 +71,20 @@ _WITHOUT_EFFECT = (
 
 
 @applies(GroupRecord)
-def replay(tables: CellTables, broker: int, record: GroupRecord) -> None:
+def replay(at: MachineTables, record: GroupRecord) -> None:
     """Change, create or delete a group. A consumer group may have become a live classic group."""
     key, value = record.key, record.value
     if isinstance(key, GroupMetadataKey):
         if value is None:
-            groups.drop(tables, broker, key.group)
+            groups.drop(at, key.group)
         else:
             assert isinstance(value, GroupMetadataValue), value
-            groups.store_classic(tables.groups, broker, key.group, value)
+            groups.store_classic(at, key.group, value)
     elif value is None and isinstance(key, _OF_WHOLE_GROUPS):
         if isinstance(key, streams_group_rows.StreamsGroupMetadataKey):
-            groups.set_timer(tables, broker, key.group_id, groups.INITIAL, None)
-            streams_live.drop(tables, broker, key.group_id)
-        groups.drop_stored(tables.groups, broker, key.group_id)
+            groups.set_timer(at, key.group_id, groups.INITIAL, None)
+            streams_live.drop(at, key.group_id)
+        groups.drop_stored(at, key.group_id)
     elif value is not None or not isinstance(key, _WITHOUT_EFFECT):
         kind, change = _RULES[type(key)]
-        change(groups.change_stored(tables.groups, broker, key.group_id, kind), key, value)
+        change(groups.change_stored(at, key.group_id, kind), key, value)

@@ -11,19 +11,14 @@ import msgspec
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.protocol.generated.group_rows import GroupMetadataKey
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators, topics
+from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
-from brokertwin.state.groups.classic_group import (
-    CONSUMER,
-    NO_TIME,
-    ClassicGroup,
-    ClassicGroupState,
-)
+from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.group_kind import GroupKind, OffsetCommitCheck
 
 
@@ -42,19 +37,6 @@ def access_error(
     if not group_id:
         return Error.INVALID_GROUP_ID
     return coordinators.group_error(broker, group_id)
-
-
-def blank_field(*fields: tuple[str, str | None]) -> str | None:
-    """Return Kafka's message for the first blank field; None is not blank."""
-    for name, value in fields:
-        if value is not None and not value.strip():
-            return f"{name} can't be empty."
-    return None
-
-
-def new_member_id(request: Request) -> str:
-    """Return a member id: the recorded choice, or derived from the nonce."""
-    return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
 class ClassicKind(GroupKind[ClassicGroup]):

@@ -34,9 +34,8 @@ import msgspec
 
 from brokertwin.protocol.generated.group_rows import GroupMetadataValue
 from brokertwin.state.cluster.image import machine_prefix
-from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
-from brokertwin.state.core.tables import CellTables, Table, cached_key, escape, unescape
+from brokertwin.state.core.tables import MachineTables, Table, cached_key, escape, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.classic_records import restored
 from brokertwin.state.groups.consumer_group import ConsumerGroup
@@ -72,151 +71,142 @@ STORED_GROUP = cast("type[StoredGroup]", cast(Any, StoredGroup))
 """`StoredGroup` as an item type; msgspec decodes it by its tag."""
 
 
-def find(broker: Broker, group_id: str) -> Group | None:
+def find(at: MachineTables, group_id: str) -> Group | None:
     """Return the group, read-only: the live classic group or the stored one."""
-    tables = broker.tables
-    living_group = tables.live_groups.get(_live_key(broker.id, group_id), ClassicGroup)
-    return living_group or _restored(tables, broker.id, group_id)
+    live = at.tables.live_groups.get(_live_key(at.id, group_id), ClassicGroup)
+    return live or _restored(at, group_id)
 
 
-def all_groups(broker: Broker) -> list[Group]:
+def all_groups(at: MachineTables) -> list[Group]:
     """Return every stored group of the broker, read-only, sorted by id."""
-    found = [find(broker, group_id) for group_id in stored_ids(broker.tables, broker.id)]
+    found = [find(at, group_id) for group_id in stored_ids(at)]
     return [group for group in found if group is not None]
 
 
-def find_if_stored(broker: Broker, group_id: str) -> Group | None:
+def find_if_stored(at: MachineTables, group_id: str) -> Group | None:
     """Return the group, read-only, if it has records. Used to describe groups."""
-    is_written = find_stored(broker.tables.groups, broker.id, group_id) is not None
-    return find(broker, group_id) if is_written else None
+    is_written = find_stored(at, group_id) is not None
+    return find(at, group_id) if is_written else None
 
 
-def all_with_unwritten(broker: Broker) -> list[Group]:
+def all_with_unwritten(at: MachineTables) -> list[Group]:
     """Like `all_groups`, with groups that have no records yet."""
-    ids = {*stored_ids(broker.tables, broker.id), *live_ids(broker.tables, broker.id)}
-    found = [find(broker, group_id) for group_id in sorted(ids)]
+    ids = {*stored_ids(at), *live_ids(at)}
+    found = [find(at, group_id) for group_id in sorted(ids)]
     return [group for group in found if group is not None]
 
 
-def create_unwritten(broker: Broker, group_id: str) -> None:
+def create_unwritten(at: MachineTables, group_id: str) -> None:
     """Create a group without records: its first commit stored no offset."""
     group = restored(group_id, None)
     group.is_kept = True
-    save(broker.tables, broker.id, group)
+    save(at, group)
 
 
-def find_in_tables(tables: CellTables, broker: int, group_id: str) -> Group | None:
-    """Like `find`, for callers without a `Broker`."""
-    return find_live(tables, broker, group_id) or _restored(tables, broker, group_id)
-
-
-def find_live(tables: CellTables, broker: int, group_id: str) -> ClassicGroup | None:
+def find_live(at: MachineTables, group_id: str) -> ClassicGroup | None:
     """Return the live classic group, read-only; None if only records exist."""
-    return tables.live_groups.get(_live_key(broker, group_id), ClassicGroup)
+    return at.tables.live_groups.get(_live_key(at.id, group_id), ClassicGroup)
 
 
-def live_ids(tables: CellTables, broker: int) -> list[str]:
-    return _ids(tables.live_groups, _live_key(broker, ""))
+def live_ids(at: MachineTables) -> list[str]:
+    """Return the ids of the live classic groups of a broker, in key order."""
+    return _ids(at.tables.live_groups, _live_key(at.id, ""))
 
 
-def timed_ids(tables: CellTables, broker: int) -> list[str]:
-    names = pending.timers_of(tables.pending, f"{TIMER}/{broker}/")
+def timed_ids(at: MachineTables) -> list[str]:
+    names = pending.timers_of(at.tables.pending, f"{TIMER}/{at.id}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
-def stored_ids(tables: CellTables, broker: int) -> list[str]:
-    return sorted(_ids(tables.groups, _written_key(broker, "")))
+def stored_ids(at: MachineTables) -> list[str]:
+    return sorted(_ids(at.tables.groups, _written_key(at.id, "")))
 
 
-def change(tables: CellTables, broker: int, group_id: str) -> ClassicGroup | None:
+def change(at: MachineTables, group_id: str) -> ClassicGroup | None:
     """Return a classic group for modification.
 
     A restored group is live only after `save`.
     """
-    key = _live_key(broker, group_id)
-    if key in tables.live_groups:
-        return tables.live_groups.change(key, ClassicGroup)
-    restored_group = _restored(tables, broker, group_id)
+    key = _live_key(at.id, group_id)
+    if key in at.tables.live_groups:
+        return at.tables.live_groups.change(key, ClassicGroup)
+    restored_group = _restored(at, group_id)
     return restored_group if isinstance(restored_group, ClassicGroup) else None
 
 
-def save(tables: CellTables, broker: int, group: ClassicGroup) -> None:
-    tables.live_groups.put(_live_key(broker, group.group_id), group)
+def save(at: MachineTables, group: ClassicGroup) -> None:
+    at.tables.live_groups.put(_live_key(at.id, group.group_id), group)
 
 
-def unload(tables: CellTables, broker: int, group_id: str) -> None:
+def unload(at: MachineTables, group_id: str) -> None:
     """Remove a live classic group and its timers. Its records stay."""
-    group = find_live(tables, broker, group_id)
+    group = find_live(at, group_id)
     if group is None:
         return
     heartbeats = [heartbeat(member_id) for member_id in [*group.members, *group.pending]]
     for timer in [JOIN, SYNC, *heartbeats]:
-        set_timer(tables, broker, group_id, timer, None)
-    tables.live_groups.drop(_live_key(broker, group_id))
+        set_timer(at, group_id, timer, None)
+    at.tables.live_groups.drop(_live_key(at.id, group_id))
 
 
-def stop_timers(tables: CellTables, broker: int, group_id: str) -> None:
-    for name in pending.timers_of(tables.pending, f"{TIMER}/{broker}/{escape(group_id)}/"):
-        set_timer(tables, broker, group_id, name, None)
+def stop_timers(at: MachineTables, group_id: str) -> None:
+    for name in pending.timers_of(at.tables.pending, f"{TIMER}/{at.id}/{escape(group_id)}/"):
+        set_timer(at, group_id, name, None)
 
 
-def drop(tables: CellTables, broker: int, group_id: str) -> None:
+def drop(at: MachineTables, group_id: str) -> None:
     """Remove a group: its durable state, its live state and its timers."""
-    unload(tables, broker, group_id)
-    tables.groups.drop(_written_key(broker, group_id))
+    unload(at, group_id)
+    at.tables.groups.drop(_written_key(at.id, group_id))
 
 
-def find_stored(table: Table, broker: int, group_id: str) -> StoredGroup | None:
-    """Return the durable state of a group; `table` is `groups`."""
-    return table.get(_written_key(broker, group_id), STORED_GROUP)
+def find_stored(at: MachineTables, group_id: str) -> StoredGroup | None:
+    return at.tables.groups.get(_written_key(at.id, group_id), STORED_GROUP)
 
 
-def change_stored(table: Table, broker: int, group_id: str, kind: type[Modern]) -> Modern:
+def change_stored(at: MachineTables, group_id: str, kind: type[Modern]) -> Modern:
     """Return a group of this kind for modification by a record.
 
     A simple group is replaced by an empty group of the kind.
     """
-    key = _written_key(broker, group_id)
-    if not isinstance(table.get(key, STORED_GROUP), kind):
-        table.put(key, kind(group_id))
-    group = table.change(key, STORED_GROUP)
+    key = _written_key(at.id, group_id)
+    if not isinstance(at.tables.groups.get(key, STORED_GROUP), kind):
+        at.tables.groups.put(key, kind(group_id))
+    group = at.tables.groups.change(key, STORED_GROUP)
     assert isinstance(group, kind), group_id
     return group
 
 
-def drop_stored(table: Table, broker: int, group_id: str) -> None:
+def drop_stored(at: MachineTables, group_id: str) -> None:
     """Remove the durable state of a group.
 
     The live state stays: a consumer group may have become a classic group.
     """
-    table.drop(_written_key(broker, group_id))
+    at.tables.groups.drop(_written_key(at.id, group_id))
 
 
-def ensure(table: Table, broker: int, group_id: str) -> None:
-    """Create a simple group if the group does not exist; `table` is `groups`."""
-    if _written_key(broker, group_id) not in table:
-        table.put(_written_key(broker, group_id), StoredClassicGroup(group_id))
+def ensure(at: MachineTables, group_id: str) -> None:
+    """Create a simple group if the group does not exist."""
+    table, key = at.tables.groups, _written_key(at.id, group_id)
+    if key not in table:
+        table.put(key, StoredClassicGroup(group_id))
 
 
-def store_classic(table: Table, broker: int, group_id: str, metadata: GroupMetadataValue) -> None:
-    """Store the durable state of a classic group; `table` is `groups`."""
-    table.put(_written_key(broker, group_id), StoredClassicGroup(group_id, metadata))
+def store_classic(at: MachineTables, group_id: str, metadata: GroupMetadataValue) -> None:
+    at.tables.groups.put(_written_key(at.id, group_id), StoredClassicGroup(group_id, metadata))
 
 
-def set_timer(
-    tables: CellTables, broker: int, group_id: str, timer: str, deadline: int | None
-) -> None:
+def set_timer(at: MachineTables, group_id: str, timer: str, deadline: int | None) -> None:
     """Set or stop a timer of a group.
 
     Args:
-        tables: the tables of the cell.
-        broker: the coordinator.
+        at: tables of the coordinator.
         group_id: the group's id.
         timer: JOIN, SYNC, INITIAL, or the result of `heartbeat`, `session`, `rebalance`, `rejoin`
             or `resync`.
         deadline: in ms since 1970; None stops the timer.
     """
-    pending.set_timer(tables.pending, _timer_name(broker, group_id, timer), deadline)
+    pending.set_timer(at.tables.pending, _timer_name(at.id, group_id, timer), deadline)
 
 
 @cached_key
@@ -245,8 +235,8 @@ def resync(member_id: str) -> str:
     return _RESYNC + escape(member_id)
 
 
-def has_timer(tables: CellTables, broker: int, group_id: str, timer: str) -> bool:
-    return pending.timer_of(tables.pending, _timer_name(broker, group_id, timer)) is not None
+def has_timer(at: MachineTables, group_id: str, timer: str) -> bool:
+    return pending.timer_of(at.tables.pending, _timer_name(at.id, group_id, timer)) is not None
 
 
 @cached_key
@@ -273,8 +263,8 @@ def timer_member(timer: str) -> str:
     return unescape(member)
 
 
-def _restored(tables: CellTables, broker: int, group_id: str) -> Group | None:
-    stored = find_stored(tables.groups, broker, group_id)
+def _restored(at: MachineTables, group_id: str) -> Group | None:
+    stored = find_stored(at, group_id)
     if isinstance(stored, StoredClassicGroup):
         return restored(group_id, stored.metadata)
     return stored

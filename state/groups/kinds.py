@@ -9,12 +9,7 @@ from typing import Any
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.records import OffsetDeleted, Record
-from brokertwin.state.groups import (
-    classic_coordinator,
-    committed_offsets,
-    groups,
-    streams_live,
-)
+from brokertwin.state.groups import classic_coordinator, committed_offsets, groups, streams_live
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.groups.consumer_rules import ConsumerKind
@@ -64,28 +59,26 @@ def load(broker: Broker, group_id: str) -> None:
 
 def loaded_ids(broker: Broker) -> list[str]:
     """Return the ids of groups with live state or timers at a broker, sorted."""
-    tables = broker.tables
-    living = groups.live_ids(tables, broker.id)
-    live_streams = streams_live.ids(tables, broker.id)
-    return sorted({*living, *live_streams, *groups.timed_ids(tables, broker.id)})
+    living = groups.live_ids(broker)
+    live_streams = streams_live.ids(broker)
+    return sorted({*living, *live_streams, *groups.timed_ids(broker)})
 
 
 def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group whose records another coordinator has taken over."""
-    tables = broker.tables
-    if groups.find_live(tables, broker.id, group_id) is not None:
+    if groups.find_live(broker, group_id) is not None:
         return classic_coordinator.unload(broker, group_id)
-    groups.stop_timers(tables, broker.id, group_id)
-    streams_live.drop(tables, broker.id, group_id)
+    groups.stop_timers(broker, group_id)
+    streams_live.drop(broker, group_id)
     return []
 
 
 def tombstones_of_all(broker: Broker) -> list[Record]:
     """Return tombstones for all groups and offsets: their topic is deleted."""
-    table, tombstones = broker.tables.groups, list[Record]()
+    tombstones = list[Record]()
     for group in groups.all_groups(broker):
         kind, group_id = kind_of(group), group.group_id
-        for name, numbers in committed_offsets.partitions_of(table, broker.id, group_id):
+        for name, numbers in committed_offsets.partitions_of(broker, group_id):
             tombstones += [OffsetDeleted(group_id, name, number) for number in numbers]
         for member in group.members:
             tombstones += kind.member_tombstones(group_id, member)

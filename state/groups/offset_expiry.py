@@ -67,17 +67,16 @@ def expired_nodes(controller: Controller) -> list[Record]:
     """Return tombstones for expired offsets in ZooKeeper, without members."""
     return [
         OffsetDeleted(group_id, topic, partition)
-        for group_id in groups.stored_ids(controller.tables, controller.id)
+        for group_id in groups.stored_ids(controller)
         for topic, partition, offset in _offsets(controller, group_id)
         if _is_expired(controller, offset, offset.commit_timestamp)
     ]
 
 
 def _offsets(broker: Machine, group_id: str) -> Iterator[tuple[str, int, Offset]]:
-    table = broker.tables.groups
-    for topic, partitions in committed_offsets.partitions_of(table, broker.id, group_id):
+    for topic, partitions in committed_offsets.partitions_of(broker, group_id):
         for partition in partitions:
-            offset = committed_offsets.offset(table, broker.id, group_id, topic, partition)
+            offset = committed_offsets.offset(broker, group_id, topic, partition)
             assert offset is not None, (group_id, topic, partition)
             yield topic, partition, offset
 

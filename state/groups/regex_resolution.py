@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable
 from brokertwin.protocol.generated.consumer_group_rows import ConsumerGroupRegularExpressionValue
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import Record
+from brokertwin.state.groups import consumer_group, target_assignment, topic_regexes
 from brokertwin.state.groups import consumer_group_records as rows
-from brokertwin.state.groups import subscriptions, target_assignment, topic_regexes
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 REFRESH_MIN_INTERVAL_MS = 10_000
@@ -58,7 +58,7 @@ def is_complete(group: ConsumerGroup) -> bool:
 def last_of_its_regex(group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> list[str]:
     """Return the expressions that only these members have."""
     former = list(leaving)
-    left = subscriptions.of(group, former).regexes
+    left = consumer_group.subscriptions_of(group, former).regexes
     wanted = dict.fromkeys(each.subscribed_topic_regex for each in former)
     return [regex for regex in wanted if regex and regex not in left]
 
@@ -98,7 +98,7 @@ def is_due(
 def records(
     broker: Broker,
     group: ConsumerGroup,
-    after: subscriptions.Subscriptions,
+    after: consumer_group.Subscriptions,
     epoch: tuple[int, int],
     denied: Denied,
 ) -> list[Record]:

@@ -11,8 +11,7 @@ from brokertwin.state.core.check import Violations
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import groups
 from brokertwin.state.groups import share_group_records as rows
-from brokertwin.state.groups.group_kind import OffsetCommitCheck
-from brokertwin.state.groups.modern_rules import ModernKind, check_epochs
+from brokertwin.state.groups.group_kind import ModernKind, OffsetCommitCheck, check_epochs
 from brokertwin.state.groups.share_group import SHARE, ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 

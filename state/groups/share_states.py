@@ -61,7 +61,6 @@ def initialize_requests(
 def next_initialize_request(
     broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int
 ) -> Message | None:
-    """Return the InitializeShareGroupState request to the coordinator after `after`, if any."""
     places = {topic_id: list(partitions) for topic_id, partitions in offsets.items()}
     following = next_coordinator(broker, group_id, places, after)
     if following is None:
@@ -86,7 +85,6 @@ def next_initialize_request(
 def next_delete_request(
     broker: Broker, group_id: str, places: PartitionsByTopic, after: int
 ) -> Message | None:
-    """Return the DeleteShareGroupState request to the coordinator after `after`, if any."""
     following = next_coordinator(broker, group_id, places, after)
     return _delete_request(broker, group_id, *following) if following is not None else None
 
@@ -120,7 +118,6 @@ def pending_initializations(broker: Broker) -> list[Message]:
 
 
 def records_of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
-    """Return the records that remove a deleted topic from share groups."""
     records: list[Record] = []
     for group in groups.all_groups(broker):
         if not isinstance(group, ShareGroup) or topic_id not in {
@@ -155,7 +152,6 @@ def has_invalid_partitions(group: ShareGroup) -> bool:
 
 
 def delete_requests(broker: Broker, group: ShareGroup) -> list[Message]:
-    """Return the requests that delete the state of a deleted group."""
     places = {
         topic_id: sorted(
             {*partitions_of(group.initializing.get(topic_id)), *partitions_of(initialized)}
@@ -175,7 +171,6 @@ def delete_requests(broker: Broker, group: ShareGroup) -> list[Message]:
 def _delete_request(
     broker: Broker, group_id: str, receiver: int, places: PartitionsByTopic
 ) -> Message:
-    """Return a DeleteShareGroupState request to one coordinator."""
     topics = [
         DeleteStateData(
             topic_id=topic_id,

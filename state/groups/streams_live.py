@@ -11,7 +11,7 @@ all groups of the broker).
 
 import msgspec
 
-from brokertwin.state.core.tables import CellTables, escape, unescape
+from brokertwin.state.core.tables import MachineTables, escape, unescape
 from brokertwin.state.groups.topology_topics import ConfiguredTopology
 
 
@@ -50,22 +50,22 @@ class LiveStreams(msgspec.Struct):
     failed: dict[str, FailedTopic] = {}
 
 
-def get(tables: CellTables, broker: int, group_id: str) -> LiveStreams | None:
+def get(at: MachineTables, group_id: str) -> LiveStreams | None:
     """Return the volatile state, read-only."""
-    return tables.live_groups.get(_key(broker, group_id), LiveStreams)
+    return at.tables.live_groups.get(_key(at.id, group_id), LiveStreams)
 
 
-def put(tables: CellTables, broker: int, group_id: str, live: LiveStreams) -> None:
-    tables.live_groups.put(_key(broker, group_id), live)
+def put(at: MachineTables, group_id: str, live: LiveStreams) -> None:
+    at.tables.live_groups.put(_key(at.id, group_id), live)
 
 
-def drop(tables: CellTables, broker: int, group_id: str) -> None:
-    tables.live_groups.drop(_key(broker, group_id))
+def drop(at: MachineTables, group_id: str) -> None:
+    at.tables.live_groups.drop(_key(at.id, group_id))
 
 
-def ids(tables: CellTables, broker: int) -> list[str]:
-    prefix = _key(broker, "")
-    return [unescape(key.removeprefix(prefix)) for key in tables.live_groups.keys(prefix)]
+def ids(at: MachineTables) -> list[str]:
+    prefix = _key(at.id, "")
+    return [unescape(key.removeprefix(prefix)) for key in at.tables.live_groups.keys(prefix)]
 
 
 def _key(broker: int, group_id: str) -> str:

@@ -14,8 +14,7 @@ from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import groups
 from brokertwin.state.groups import streams_group_records as rows
 from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
-from brokertwin.state.groups.group_kind import OffsetCommitCheck
-from brokertwin.state.groups.modern_rules import ModernKind, check_epochs
+from brokertwin.state.groups.group_kind import ModernKind, OffsetCommitCheck, check_epochs
 from brokertwin.state.groups.streams_coordinator import StreamsGroupCoordinator
 from brokertwin.state.groups.streams_group import (
     STREAMS,

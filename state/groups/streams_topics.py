@@ -62,7 +62,7 @@ def _new_topic(topic: StreamsInternalTopic) -> CreatableTopic:
 
 def recent_failures(broker: Broker, group_id: str) -> dict[str, str]:
     """Return error messages of recently failed internal topics."""
-    live = streams_live.get(broker.tables, broker.id, group_id) or LiveStreams()
+    live = streams_live.get(broker, group_id) or LiveStreams()
     return {name: each.text for name, each in live.failed.items() if each.until > broker.now}
 
 
@@ -84,7 +84,7 @@ def creation_responded(
     group = groups.find(broker, group_id)
     if not isinstance(group, StreamsGroup):
         return Decision()
-    live = streams_live.get(broker.tables, broker.id, group_id) or LiveStreams()
+    live = streams_live.get(broker, group_id) or LiveStreams()
     interval = group_configs.streams_heartbeat_interval_ms(broker, group_id)
     failed = {name: each for name, each in live.failed.items() if each.until > broker.now}
     for result in results:
@@ -93,5 +93,5 @@ def creation_responded(
             failed[result.name] = FailedTopic(text, broker.now + 2 * interval)
     if failed != live.failed:
         live = msgspec.structs.replace(live, failed=failed)
-        streams_live.put(broker.tables, broker.id, group_id, live)
+        streams_live.put(broker, group_id, live)
     return Decision()

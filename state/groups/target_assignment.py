@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.groups import range_assignor, subscriptions, uniform_assignor
+from brokertwin.state.groups import consumer_group, range_assignor, uniform_assignor
 from brokertwin.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
@@ -19,6 +19,9 @@ ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
     RANGE: range_assignor.assign,
 }
 """Kafka's assignors by name."""
+
+HASHES_MAX = 1_000
+"""Cached hashes of a broker."""
 
 
 def offered(broker: Broker) -> list[str]:
@@ -32,6 +35,16 @@ def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
 
     Kafka uses XXH3 of the same data, including racks; 0 means no topic in both.
     """
+    names = frozenset(topic_names)
+    found = broker.hashes.get(names)
+    if found is None:
+        if len(broker.hashes) >= HASHES_MAX:
+            broker.hashes.clear()
+        found = broker.hashes[names] = _hash_of(broker, names)
+    return found
+
+
+def _hash_of(broker: Broker, topic_names: frozenset[str]) -> int:
     digest = hashlib.sha256()
     topics = [broker.topic_by_name(name) for name in sorted(topic_names)]
     known = [topic for topic in topics if topic is not None]
@@ -99,13 +112,13 @@ def _subscriber(broker: Broker, group: ConsumerGroup, member: ConsumerMember) ->
     target = (
         group.target_of(member) if is_known_instance else group.target.get(member.member_id, {})
     )
-    names = subscriptions.topics_of(group, member)
+    names = consumer_group.topics_of(group, member)
     return Subscriber(member.instance_id, _ids(broker, names), len(names), target)
 
 
 def topic_ids(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> list[Uuid]:
     """Return the ids of a member's existing subscribed topics."""
-    return _ids(broker, subscriptions.topics_of(group, member))
+    return _ids(broker, consumer_group.topics_of(group, member))
 
 
 def _ids(broker: Broker, names: list[str]) -> list[Uuid]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, MachineTables, Table
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import (
     CHUNK_BATCHES_MAX,
@@ -31,8 +31,9 @@ OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
 """Kinds of items that belong to a log, in the table `logs`."""
 
 
-def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
+def check(tables: CellTables, touched: Touched = ALL) -> Violations:
     """Check every log and its producers, and that each item belongs to a log."""
+    logs, producers = tables.logs, tables.producers
     keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
     if not keys:
         return
@@ -44,7 +45,7 @@ def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
         owned: list[str] = []
         if log is not None and not _is_empty(log):  # most partitions of internal topics are
             owned = _items_of(int(broker), log)
-            for violation in _log(logs, int(broker), log):
+            for violation in _log(tables.of(int(broker)), log):
                 yield f"{key}: {violation}"
         for kind in kinds:
             for each in logs.keys(f"{broker}/{kind}/{place}/"):
@@ -74,7 +75,6 @@ def _empty(
 
 
 def _items_of(broker: int, log: Log) -> list[str]:
-    """Keys of all items of a log."""
     found = [chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks]
     spans = (("sealed", log.segments), ("rolled", log.rolled), ("aborted", log.aborted))
     for kind, span in spans:
@@ -88,7 +88,7 @@ def _chunks(span: Span) -> range:
     return range(span.first // CHUNK_ENTRIES, -(-span.end // CHUNK_ENTRIES))
 
 
-def _log(table: Table, broker: int, log: Log) -> Violations:
+def _log(at: MachineTables, log: Log) -> Violations:
     start, high, end = log.log_start_offset, log.high_watermark, log.log_end_offset
     if not 0 <= start <= high <= end:
         yield f"log start offset {start} <= high watermark {high} <= log end offset {end} fails"
@@ -99,15 +99,15 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
         ends = [former.end_offset for former in log.former_epochs] + [end]
         if epochs != sorted(set(epochs)) or ends != sorted(ends):
             yield f"leader epochs {epochs} end at {ends}"
-    yield from _index(table, broker, log)
-    yield from _segments(table, broker, log)
+    yield from _index(at, log)
+    yield from _segments(at, log)
     if log.transactions:
         firsts = [each.first_offset for each in log.transactions]
         if firsts != sorted(set(firsts)) or firsts[-1] >= end:
             yield f"transactions start at {firsts} in a log that ends at {end}"
     if not log.aborted:
         return
-    aborted = aborted_index(table, broker, log).between(0, end + 1)
+    aborted = aborted_index(at, log).between(0, end + 1)
     for entry in aborted:
         if not entry.first_offset <= entry.last_offset < end:
             yield f"an aborted transaction from {entry.first_offset} to {entry.last_offset}"
@@ -116,11 +116,11 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
             yield f"markers at {one.last_offset} and {other.last_offset} are in the wrong order"
 
 
-def _index(table: Table, broker: int, log: Log) -> Violations:
+def _index(at: MachineTables, log: Log) -> Violations:
     is_cleaned = log.topic in UNSEALED or log.is_whole  # offsets may have gaps
     if len(log.chunks) > INDEX_CHUNKS_MAX and not is_cleaned:
         yield f"{len(log.chunks)} chunks in the index; at most {INDEX_CHUNKS_MAX} are kept"
-    sealed = list(sealed_segments(table, broker, log)) if log.segments else []
+    sealed = list(sealed_segments(at, log)) if log.segments else []
     bounds: list[Segment | ChunkBounds] = [*sealed, *log.chunks]
     if log.sealed_bytes != sum(segment.size_in_bytes for segment in sealed):
         yield f"{log.sealed_bytes} bytes are counted as sealed, not the sum of the sealed segments"
@@ -130,14 +130,14 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
         ends = (bounds[-1].last_offset, log.log_end_offset)
         yield "the index ends with offset {}, the log at its end offset {}".format(*ends)
     for chunk_bounds in log.chunks:
-        yield from _chunk(table, broker, log, chunk_bounds)
+        yield from _chunk(at, log, chunk_bounds)
 
 
-def _segments(table: Table, broker: int, log: Log) -> Violations:
+def _segments(at: MachineTables, log: Log) -> Violations:
     """Segments ascend up to the log end; the active one agrees with the index."""
     if log.active is None:
         return
-    rolled = list(rolled_segments(table, broker, log)) if log.rolled else []
+    rolled = list(rolled_segments(at, log)) if log.rolled else []
     if log.rolled_bytes != sum(each.size_in_bytes for each in rolled):
         yield f"{log.rolled_bytes} bytes are counted as rolled, not the sum of the rolled segments"
     ends = [each.end_offset for each in rolled]
@@ -148,17 +148,19 @@ def _segments(table: Table, broker: int, log: Log) -> Violations:
         yield f"a segment starts at {log.active.base_offset}, after the end of the log"
     if not log.chunks or log.chunks[0].base_offset > log.active.base_offset:
         return
-    size = _size_from(table, broker, log, log.active.base_offset)
+    size = _size_from(at, log, log.active.base_offset)
     if size != log.active.size_in_bytes:
         yield f"the active segment has {log.active.size_in_bytes} bytes, the index {size}"
 
 
-def _size_from(table: Table, broker: int, log: Log, offset: int) -> int:
+def _size_from(at: MachineTables, log: Log, offset: int) -> int:
     """Bytes of the batches from `offset` on; whole chunks are counted by their bounds."""
     size = sum(bounds.size_in_bytes for bounds in log.chunks if bounds.base_offset >= offset)
     for bounds in log.chunks:
         if bounds.base_offset < offset <= bounds.last_offset:
-            chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
+            chunk = at.tables.logs.get(
+                chunk_key(at.id, log.topic_id, log.partition, bounds.number), Chunk
+            )
             batches = chunk.batches if chunk is not None else []
             size += sum(each.size_in_bytes for each in batches if each.last_offset >= offset)
     return size
@@ -194,8 +196,8 @@ def _ends(last_offset: int, log: Log) -> bool:
     return last_offset + 1 == log.log_end_offset
 
 
-def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violations:
-    chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
+def _chunk(at: MachineTables, log: Log, bounds: ChunkBounds) -> Violations:
+    chunk = at.tables.logs.get(chunk_key(at.id, log.topic_id, log.partition, bounds.number), Chunk)
     if chunk is None or not 0 < len(chunk.batches) <= CHUNK_BATCHES_MAX:
         yield f"chunk {bounds.number} has no batches or too many"
         return

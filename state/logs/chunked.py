@@ -38,13 +38,7 @@ class ChunkedList(Generic[Entry]):
         chunk_type: a Struct whose only field is `entries: list[Entry]`.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        prefix: str,
-        span: Span,
-        chunk_type: type[Any],
-    ) -> None:
+    def __init__(self, table: Table, prefix: str, span: Span, chunk_type: type[Any]) -> None:
         self._table = table
         self._prefix = prefix
         self._span = span
@@ -80,7 +74,6 @@ class ChunkedList(Generic[Entry]):
         return self._span.first + bisect_left(numbers, True, key=lambda n: holds(self[n]))
 
     def drop_below(self, number: int) -> None:
-        """Drop the entries below this number."""
         chunks = range(self._span.first // CHUNK_ENTRIES, number // CHUNK_ENTRIES)
         self._span.first = number
         for chunk in chunks:
@@ -90,7 +83,6 @@ class ChunkedList(Generic[Entry]):
             self._span.first = self._span.end = 0
 
     def drop_from(self, number: int) -> None:
-        """Drop the entries from this number on."""
         while self._span.end > max(number, self._span.first):
             self._span.end -= 1
             chunk, left = divmod(self._span.end, CHUNK_ENTRIES)

@@ -26,7 +26,7 @@ import msgspec
 
 from brokertwin.state.core.events import LogMark
 from brokertwin.state.core.records import LogCleaned
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.aborted_transactions import AbortedTxn
 from brokertwin.state.logs.log import (
@@ -107,12 +107,10 @@ class CleanedBatch(NamedTuple):
 DROPPED = CleanedBatch(None)
 
 
-def cleanable(
-    table: Table, broker: int, log: Log, rules: CleaningRules, now: int
-) -> CleanableRange | None:
-    """Range of a pass at `now` (ms since 1970), or None if none is due. `table` is `logs`."""
+def cleanable(at: MachineTables, log: Log, rules: CleaningRules, now: int) -> CleanableRange | None:
+    """Range of a pass at `now` (ms since 1970), or None if none is due."""
     first_dirty = max(log.cleaned_to, log.log_start_offset)
-    rolled = list(rolling.segments(table, broker, log, rules.rolling))[:-1]
+    rolled = list(rolling.segments(at, log, rules.rolling))[:-1]
     dirty = [segment for segment in rolled if segment.end_offset > first_dirty]
     end, size, oldest = first_dirty, 0, now
     for segment in dirty:
@@ -135,14 +133,12 @@ def cleanable(
     return None
 
 
-def last_records(
-    table: Table, broker: int, log: Log, producer_ids: Iterable[int]
-) -> dict[int, LastRecord]:
-    """Last records of those of the producers that are known. `table` is `producers`."""
+def last_records(at: MachineTables, log: Log, producer_ids: Iterable[int]) -> dict[int, LastRecord]:
+    """Last records of those of the producers that are known."""
     found = {}
     for producer_id in producer_ids:
-        key = producer_key(broker, log.topic_id, log.partition, producer_id)
-        producer = table.get(key, ProducerStateEntry)
+        key = producer_key(at.id, log.topic_id, log.partition, producer_id)
+        producer = at.tables.producers.get(key, ProducerStateEntry)
         if producer is not None:
             offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
             found[producer_id] = LastRecord(offset, producer.producer_epoch)
@@ -336,24 +332,24 @@ def cleaning_violation(log: Log | None, cleaned: LogCleaned) -> str:
     return ""
 
 
-def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, rules: RollingRules) -> None:
-    """Replace the cleaned part of a log. `table` is `logs`."""
-    log = table.change(log_key(broker, cleaned.topic_id, cleaned.partition), Log)
-    rolling.ensure(table, broker, log, rules)
+def apply_cleaned(at: MachineTables, cleaned: LogCleaned, rules: RollingRules) -> None:
+    """Replace the cleaned part of a log."""
+    log = at.tables.logs.change(log_key(at.id, cleaned.topic_id, cleaned.partition), Log)
+    rolling.ensure(at, log, rules)
     end = cleaned.end_offset
-    rest = list(batches_from(table, broker, log, end))
+    rest = list(batches_from(at, log, end))
     kept = [StoredBatch(*msgspec.structs.astuple(batch)) for batch in cleaned.batches]
     if cleaned.unchanged:
-        kept += in_runs(batches_from(table, broker, log, 0), cleaned.unchanged)
+        kept += in_runs(batches_from(at, log, 0), cleaned.unchanged)
         kept.sort(key=lambda batch: batch.base_offset)
-    sealed_segments(table, broker, log).drop_all()
+    sealed_segments(at, log).drop_all()
     log.sealed_bytes = 0
-    rewrite(table, broker, log, [*kept, *rest])
-    rolling.merge_cleaned(table, broker, log, end, rules)
+    rewrite(at, log, [*kept, *rest])
+    rolling.merge_cleaned(at, log, end, rules)
     log.cleaned_to = end
     log.deleted = [each for each in log.deleted if each.base_offset >= end]
     log.has_gaps = True
-    index = aborted_index(table, broker, log)
+    index = aborted_index(at, log)
     entries = index.between(0, log.log_end_offset)
     index.drop_all()
     for entry in entries:

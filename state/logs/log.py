@@ -24,7 +24,7 @@ import msgspec
 
 from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.protocol.bodies import Uuid
-from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.tables import MachineTables, cached_key
 from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,
     AbortedTxn,
@@ -137,7 +137,6 @@ class ActiveSegment(msgspec.Struct, array_like=True):
         self.size_in_bytes += size
 
     def rolled(self, end_offset: int) -> LogSegment:
-        """The segment after it has rolled."""
         return LogSegment(
             self.base_offset,
             end_offset,
@@ -353,23 +352,22 @@ def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
     return f"{broker}/chunk/{topic_id}/{partition}/{number}"
 
 
-def create(table: Table, broker: int, topic_id: Uuid, topic: str, partition: int) -> None:
+def create(at: MachineTables, topic_id: Uuid, topic: str, partition: int) -> None:
     """Create an empty log in leader epoch 0."""
-    table.put(log_key(broker, topic_id, partition), Log(topic_id, topic, partition, 0))
+    at.tables.logs.put(log_key(at.id, topic_id, partition), Log(topic_id, topic, partition, 0))
 
 
-def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    """Delete a log and its index."""
-    key = log_key(broker, topic_id, partition)
-    log = table.get(key, Log)
+def remove(at: MachineTables, topic_id: Uuid, partition: int) -> None:
+    key = log_key(at.id, topic_id, partition)
+    log = at.tables.logs.get(key, Log)
     if log is None:
         return
     for bounds in log.chunks:
-        table.drop(chunk_key(broker, topic_id, partition, bounds.number))
-    aborted_index(table, broker, log).drop_all()
-    sealed_segments(table, broker, log).drop_all()
-    rolled_segments(table, broker, log).drop_all()
-    table.drop(key)
+        at.tables.logs.drop(chunk_key(at.id, topic_id, partition, bounds.number))
+    aborted_index(at, log).drop_all()
+    sealed_segments(at, log).drop_all()
+    rolled_segments(at, log).drop_all()
+    at.tables.logs.drop(key)
 
 
 def begin_epoch(log: Log, epoch: int) -> None:
@@ -419,22 +417,20 @@ def raise_high_watermark(log: Log, offset: int) -> None:
             break
 
 
-def aborted_index(table: Table, broker: int, log: Log) -> AbortedIndex:
+def aborted_index(at: MachineTables, log: Log) -> AbortedIndex:
     """The index of a log's aborted transactions; to change it, `log` must come from `change`."""
-    return AbortedIndex(table, broker, log.topic_id, log.partition, log.aborted)
+    return AbortedIndex(at.tables.logs, at.id, log.topic_id, log.partition, log.aborted)
 
 
-def aborted_in(
-    table: Table, broker: int, log: Log, offset: int, found: "Slice"
-) -> list[AbortedTxn]:
+def aborted_in(at: MachineTables, log: Log, offset: int, found: "Slice") -> list[AbortedTxn]:
     """Aborted transactions for the reader of a slice from `offset` on."""
     if not log.aborted:
         return []
-    end_offset = _aborted_search_end(table, broker, log, offset, found)
-    return aborted_index(table, broker, log).between(offset, end_offset)
+    end_offset = _aborted_search_end(at, log, offset, found)
+    return aborted_index(at, log).between(offset, end_offset)
 
 
-def _aborted_search_end(table: Table, broker: int, log: Log, offset: int, found: "Slice") -> int:
+def _aborted_search_end(at: MachineTables, log: Log, offset: int, found: "Slice") -> int:
     """End of the look-up of aborted transactions, which is after the end of the slice.
 
     Kafka takes the next entry of the offset index, one for each `INDEX_INTERVAL_BYTES`, or the end
@@ -444,8 +440,8 @@ def _aborted_search_end(table: Table, broker: int, log: Log, offset: int, found:
         return found.segment.last_offset + 1
     first = found.batches[0].base_offset if found.batches else offset
     next_offset = found.batches[-1].last_offset + 1 if found.batches else offset
-    size, end = 0, segment_end(table, broker, log, first)
-    for batch in batches_from(table, broker, log, next_offset):
+    size, end = 0, segment_end(at, log, first)
+    for batch in batches_from(at, log, next_offset):
         if batch.base_offset >= end:
             break
         if size > INDEX_INTERVAL_BYTES:
@@ -454,30 +450,30 @@ def _aborted_search_end(table: Table, broker: int, log: Log, offset: int, found:
     return end
 
 
-def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
-    log = table.get(log_key(broker, topic_id, partition), Log)
+def sealed_offsets(at: MachineTables, topic_id: Uuid, partition: int) -> set[int]:
+    log = at.tables.logs.get(log_key(at.id, topic_id, partition), Log)
     if log is None:
         return set()
-    return {segment.base_offset for segment in sealed_segments(table, broker, log)}
+    return {segment.base_offset for segment in sealed_segments(at, log)}
 
 
-def sealed_segments(table: Table, broker: int, log: Log) -> ChunkedList[Segment]:
+def sealed_segments(at: MachineTables, log: Log) -> ChunkedList[Segment]:
     """Sealed segments in order; to change them, `log` must come from `change`."""
-    prefix = f"{broker}/sealed/{log.topic_id}/{log.partition}/"
-    return ChunkedList(table, prefix, log.segments, Segments)
+    prefix = f"{at.id}/sealed/{log.topic_id}/{log.partition}/"
+    return ChunkedList(at.tables.logs, prefix, log.segments, Segments)
 
 
-def rolled_segments(table: Table, broker: int, log: Log) -> ChunkedList[LogSegment]:
+def rolled_segments(at: MachineTables, log: Log) -> ChunkedList[LogSegment]:
     """Segments before the active one; to change them, `log` must come from `change`."""
-    prefix = f"{broker}/rolled/{log.topic_id}/{log.partition}/"
-    return ChunkedList(table, prefix, log.rolled, LogSegments)
+    prefix = f"{at.id}/rolled/{log.topic_id}/{log.partition}/"
+    return ChunkedList(at.tables.logs, prefix, log.rolled, LogSegments)
 
 
-def segment_end(table: Table, broker: int, log: Log, offset: int) -> int:
+def segment_end(at: MachineTables, log: Log, offset: int) -> int:
     """End offset of the segment with an offset; a read does not go beyond it."""
     if log.active is None or is_in_last_segment(log, offset):
         return log.log_end_offset
-    rolled = rolled_segments(table, broker, log)
+    rolled = rolled_segments(at, log)
     number = rolled.first_where(lambda segment: segment.end_offset > offset)
     return rolled[number].end_offset if number < log.rolled.end else log.active.base_offset
 
@@ -487,11 +483,11 @@ def is_in_last_segment(log: Log, offset: int) -> bool:
     return log.active is None or offset >= log.active.base_offset
 
 
-def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
+def sealed_at(at: MachineTables, log: Log, offset: int) -> Segment | None:
     """The sealed segment with `offset`, or the first after it; None if the index has it."""
     if not log.segments:
         return None
-    segments = sealed_segments(table, broker, log)
+    segments = sealed_segments(at, log)
     return next(segments.from_number(_first_sealed(segments, offset)), None)
 
 
@@ -504,19 +500,19 @@ def is_full(log: Log) -> bool:
     return len(log.chunks) >= INDEX_CHUNKS_MAX and log.topic not in UNSEALED
 
 
-def seal_oldest(table: Table, broker: int, log: Log) -> SealedSegment:
+def seal_oldest(at: MachineTables, log: Log) -> SealedSegment:
     """Seal the oldest chunk of a full index."""
     bounds = log.chunks.pop(0)
-    stored = _chunk(table, broker, log, bounds).batches
-    table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
+    stored = _chunk(at, log, bounds).batches
+    at.tables.logs.drop(chunk_key(at.id, log.topic_id, log.partition, bounds.number))
     log.sealed_bytes += bounds.size_in_bytes
-    sealed_segments(table, broker, log).append(
+    sealed_segments(at, log).append(
         Segment(
             bounds.base_offset,
             bounds.last_offset,
             bounds.size_in_bytes,
             bounds.max_timestamp,
-            _uncommitted(table, broker, log, stored),
+            _uncommitted(at, log, stored),
         )
     )
     batches = [batch.header() for batch in stored]
@@ -524,27 +520,27 @@ def seal_oldest(table: Table, broker: int, log: Log) -> SealedSegment:
 
 
 def _uncommitted(
-    table: Table, broker: int, log: Log, batches: list[StoredBatch]
+    at: MachineTables, log: Log, batches: list[StoredBatch]
 ) -> list[TransactionOffsets]:
     """Records in transactions that were aborted, or that may still be."""
     found = offsets_in(batches)
     if not found:
         return []
     first, end = batches[0].base_offset, batches[-1].last_offset + 1
-    aborted = aborted_index(table, broker, log).between(first, end)
+    aborted = aborted_index(at, log).between(first, end)
     ongoing = {each.producer_id for each in log.transactions if each.last_offset == NO_OFFSET}
     return [each for each in found if each.producer_id in ongoing or any(map(each.is_of, aborted))]
 
 
-def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> None:
+def rewrite(at: MachineTables, log: Log, batches: list[StoredBatch]) -> None:
     """Replace the batches of the index; `log` comes from `change`."""
-    place = (broker, log.topic_id, log.partition)
+    place = (at.id, log.topic_id, log.partition)
     for bounds in log.chunks:
-        table.drop(chunk_key(*place, bounds.number))
+        at.tables.logs.drop(chunk_key(*place, bounds.number))
     log.chunks = []
     for number, first in enumerate(range(0, len(batches), CHUNK_BATCHES_MAX)):
         run = batches[first : first + CHUNK_BATCHES_MAX]
-        table.put(chunk_key(*place, number), Chunk(run))
+        at.tables.logs.put(chunk_key(*place, number), Chunk(run))
         size = sum(b.size_in_bytes for b in run)
         newest = max(NO_TIMESTAMP, *(b.max_timestamp for b in run))
         bounds = ChunkBounds(number, run[0].base_offset, run[-1].last_offset, size, newest)
@@ -565,49 +561,42 @@ def _from(entries: list[_Entry], offset: int) -> list[_Entry]:
     return entries[bisect_left(entries, offset, key=_last_offset) :]
 
 
-def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
-    key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
-    chunk = table.get(key, Chunk)
+def _chunk(at: MachineTables, log: Log, bounds: ChunkBounds) -> Chunk:
+    key = chunk_key(at.id, log.topic_id, log.partition, bounds.number)
+    chunk = at.tables.logs.get(key, Chunk)
     assert chunk is not None, key
     return chunk
 
 
-def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> Log:
+def move_start(at: MachineTables, topic_id: Uuid, partition: int, offset: int) -> Log:
     """Raise the log start offset, and drop chunks and segments below it."""
-    log = table.change(log_key(broker, topic_id, partition), Log)
+    log = at.tables.logs.change(log_key(at.id, topic_id, partition), Log)
     log.log_start_offset = max(log.log_start_offset, offset)
     log.high_watermark = max(log.high_watermark, log.log_start_offset)
-    sealed = sealed_segments(table, broker, log)
+    sealed = sealed_segments(at, log)
     kept_from = _first_sealed(sealed, log.log_start_offset)
     log.sealed_bytes = sum(segment.size_in_bytes for segment in sealed.from_number(kept_from))
     sealed.drop_below(kept_from)
     log.former_epochs = [e for e in log.former_epochs if e.end_offset > log.log_start_offset]
-    aborted_index(table, broker, log).drop_below(log.log_start_offset)
+    aborted_index(at, log).drop_below(log.log_start_offset)
     kept = [c for c in log.chunks if c.last_offset >= log.log_start_offset]
     for bounds in log.chunks:
         if bounds.last_offset < log.log_start_offset:
-            table.drop(chunk_key(broker, topic_id, partition, bounds.number))
+            at.tables.logs.drop(chunk_key(at.id, topic_id, partition, bounds.number))
     log.chunks = kept
-    first = next(batches_from(table, broker, log, log.log_start_offset), None)
+    first = next(batches_from(at, log, log.log_start_offset), None)
     is_indexed = first is not None and not log.segments
     log.start_batch = first.base_offset if first and is_indexed else log.log_start_offset
     return log
 
 
-def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
-    """Indexed batches from the one with `offset` on."""
+def batches_from(at: MachineTables, log: Log, offset: int) -> Iterator[StoredBatch]:
     for bounds in _from(log.chunks, offset):
-        yield from _from(_chunk(table, broker, log, bounds).batches, offset)
+        yield from _from(_chunk(at, log, bounds).batches, offset)
 
 
 def read(
-    table: Table,
-    broker: int,
-    log: Log,
-    offset: int,
-    end_offset: int,
-    max_bytes: int,
-    is_first: bool,
+    at: MachineTables, log: Log, offset: int, end_offset: int, max_bytes: int, is_first: bool
 ) -> Slice:
     """Read batches from `offset` up to `end_offset` (exclusive), at most `max_bytes`.
 
@@ -618,18 +607,18 @@ def read(
     """
     if offset >= log.log_end_offset:
         return Slice([], 0)
-    segment = sealed_at(table, broker, log, offset) if log.segments.end else None
+    segment = sealed_at(at, log, offset) if log.segments.end else None
     if segment is not None and segment.base_offset < end_offset:
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
     size = 0
     topic_id, partition, is_last = log.topic_id, log.partition, is_in_last_segment(log, offset)
     for bounds in _from(log.chunks, offset):
-        chunk = table.get(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
+        chunk = at.tables.logs.get(chunk_key(at.id, topic_id, partition, bounds.number), Chunk)
         assert chunk is not None, bounds
         for batch in _from(chunk.batches, offset):
             if not is_last and not taken:
-                end_offset = min(end_offset, segment_end(table, broker, log, batch.base_offset))
+                end_offset = min(end_offset, segment_end(at, log, batch.base_offset))
             if batch.base_offset >= end_offset:
                 return Slice(taken, size)
             room = max_bytes - size
@@ -642,20 +631,20 @@ def read(
     return Slice(taken, size)
 
 
-def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: int) -> int:
+def bytes_between(at: MachineTables, log: Log, offset: int, end_offset: int) -> int:
     """Bytes of the batches from `offset` up to `end_offset`, for a fetch's min.bytes."""
     if offset >= end_offset:
         return 0
     size = 0
     if log.segments.end:
-        segments = sealed_segments(table, broker, log)
+        segments = sealed_segments(at, log)
         from_here = segments.from_number(_first_sealed(segments, offset))
         size = sum(segment.size_in_bytes for segment in from_here)
     for bounds in _from(log.chunks, offset):
         if bounds.base_offset >= offset and bounds.last_offset < end_offset:
             size += bounds.size_in_bytes
             continue
-        for batch in _from(_chunk(table, broker, log, bounds).batches, offset):
+        for batch in _from(_chunk(at, log, bounds).batches, offset):
             if batch.base_offset >= end_offset:
                 return size
             size += batch.size_in_bytes

@@ -9,7 +9,7 @@ changes a log otherwise than by an append (`state/cell/apply.py`). Handlers read
 from msgspec.structs import astuple
 
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import log_transactions, producer, rolling
 from brokertwin.state.logs.log import (
@@ -37,7 +37,7 @@ class LogTail:
     """
 
     __slots__ = (
-        "_broker",
+        "_at",
         "_chunk",
         "_is_changed",
         "_known",
@@ -51,16 +51,10 @@ class LogTail:
     )
 
     def __init__(
-        self,
-        tables: tuple[Table, Table],
-        broker: int,
-        log: Log,
-        rules: RollingRules | None,
-        is_only_replica: bool = True,
+        self, at: MachineTables, log: Log, rules: RollingRules | None, is_only_replica: bool = True
     ) -> None:
-        self._logs, self._producers = tables
-        self._broker = broker
-        self.key = logs.log_key(broker, log.topic_id, log.partition)
+        self._at, self._logs, self._producers = at, at.tables.logs, at.tables.producers
+        self.key = logs.log_key(at.id, log.topic_id, log.partition)
         self.log = log
         self.rules = rules
         self.is_only_replica = is_only_replica
@@ -102,12 +96,12 @@ class LogTail:
         rules = self.rules
         if rules is not None:
             segment_ms = rules.segment_ms
-            active = log.active or rolling.ensure(self._logs, self._broker, log, rules)
+            active = log.active or rolling.ensure(self._at, log, rules)
             if rules.segment_jitter_ms:
                 segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
             if active.must_roll(end_offset, size, timestamp, segment_ms, rules):
                 next_offset = max(base_offset, log.log_end_offset)
-                rolled = logs.rolled_segments(self._logs, self._broker, log)
+                rolled = logs.rolled_segments(self._at, log)
                 rolled.append(active.rolled(next_offset))
                 log.rolled_bytes += active.size_in_bytes
                 active = log.active = ActiveSegment(next_offset)
@@ -119,7 +113,7 @@ class LogTail:
         sealed, chunk = None, self._chunk
         if number % logs.CHUNK_BATCHES_MAX == 0 or not log.chunks:
             if may_seal and logs.is_full(log):
-                sealed = logs.seal_oldest(self._logs, self._broker, log)
+                sealed = logs.seal_oldest(self._at, log)
             chunk = self._begin_chunk(base_offset)
         elif chunk is None:
             key = self._chunk_key(log.chunks[-1].number)
@@ -137,7 +131,7 @@ class LogTail:
         if batch.is_transactional and producer_id >= 0:
             aborted = log_transactions.add_batch(log.transactions, batch)
             if aborted is not None:
-                logs.aborted_index(self._logs, self._broker, log).add(aborted)
+                logs.aborted_index(self._at, log).add(aborted)
         if self.is_only_replica:
             log.high_watermark = end_offset
             if log.transactions:
@@ -158,7 +152,7 @@ class LogTail:
         return found
 
     def _chunk_key(self, number: int) -> str:
-        return chunk_key(self._broker, self.log.topic_id, self.log.partition, number)
+        return chunk_key(self._at.id, self.log.topic_id, self.log.partition, number)
 
     def _producer_key(self, producer_id: int) -> str:
-        return producer_key(self._broker, self.log.topic_id, self.log.partition, producer_id)
+        return producer_key(self._at.id, self.log.topic_id, self.log.partition, producer_id)

@@ -48,11 +48,8 @@ from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.core.applying import applies
-from brokertwin.state.core.records import (
-    ProducerNoted,
-    ProducersExpired,
-)
-from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.records import ProducerNoted, ProducersExpired
+from brokertwin.state.core.tables import MachineTables, cached_key
 
 BATCHES_KEPT = 5
 """Batches remembered for each producer and partition (`NUM_BATCHES_TO_RETAIN`)."""
@@ -144,7 +141,6 @@ KAFKA_RULES = SequenceRules()
 
 @cached_key
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
-    """Key of a producer in the table `producers`."""
     return f"{_prefix(broker, topic_id, partition)}{producer_id}"
 
 
@@ -253,19 +249,19 @@ def _is_below(batch: Batch, expected: int) -> bool:
     return batch.last_offset_delta < distance <= SEQUENCE_MAX // 2
 
 
-def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
+def append(at: MachineTables, topic_id: Uuid, partition: int, batch: Batch) -> None:
     """Remember an appended batch; a new epoch drops the batches of the old one."""
     if batch.producer_id == NO_PRODUCER_ID:
         return
-    key = producer_key(broker, topic_id, partition, batch.producer_id)
-    update(table.ensure(key, ProducerStateEntry), batch)
+    key = producer_key(at.id, topic_id, partition, batch.producer_id)
+    update(at.tables.producers.ensure(key, ProducerStateEntry), batch)
 
 
-@applies(ProducerNoted, to="producers")
-def note_producer(table: Table, broker: int, record: ProducerNoted) -> None:
+@applies(ProducerNoted)
+def note_producer(at: MachineTables, record: ProducerNoted) -> None:
     """Remember a producer's write on a machine that has no log."""
-    key = producer_key(broker, record.topic_id, record.partition, record.producer_id)
-    producer = table.ensure(key, ProducerStateEntry)
+    key = producer_key(at.id, record.topic_id, record.partition, record.producer_id)
+    producer = at.tables.producers.ensure(key, ProducerStateEntry)
     producer.producer_epoch = record.producer_epoch
     producer.last_timestamp = record.timestamp
     if record.coordinator_epoch != NO_COORDINATOR_EPOCH:
@@ -296,41 +292,43 @@ def update(producer: ProducerStateEntry, batch: Batch) -> None:
 
 
 def of_partition(
-    table: Table, broker: int, topic_id: Uuid, partition: int
+    at: MachineTables, topic_id: Uuid, partition: int
 ) -> list[tuple[int, ProducerStateEntry]]:
     """A partition's producers, sorted by id."""
-    prefix = _prefix(broker, topic_id, partition)
-    found = [(int(key.rsplit("/", 1)[1]), p) for key, p in table.items(prefix, ProducerStateEntry)]
+    prefix = _prefix(at.id, topic_id, partition)
+    found = [
+        (int(key.rsplit("/", 1)[1]), p)
+        for key, p in at.tables.producers.items(prefix, ProducerStateEntry)
+    ]
     return sorted(found, key=lambda entry: entry[0])
 
 
-def all_producers(
-    table: Table, broker: int
-) -> Iterator[tuple[tuple[Uuid, int, int], ProducerStateEntry]]:
+def all_producers(at: MachineTables) -> Iterator[tuple[tuple[Uuid, int, int], ProducerStateEntry]]:
     """A broker's producers by topic id, partition and producer id."""
-    for key, producer in table.items(f"{broker}/producer/", ProducerStateEntry):
+    for key, producer in at.tables.producers.items(f"{at.id}/producer/", ProducerStateEntry):
         _, _, topic_id, partition, producer_id = key.split("/")
         yield (topic_id, int(partition), int(producer_id)), producer
 
 
-@applies(ProducersExpired, to="producers")
-def expire(table: Table, broker: int, record: ProducersExpired) -> None:
-    """Apply a `ProducersExpired`."""
+@applies(ProducersExpired)
+def expire(at: MachineTables, record: ProducersExpired) -> None:
     for producer_id in record.producer_ids:
-        table.drop(producer_key(broker, record.topic_id, record.partition, producer_id))
+        at.tables.producers.drop(
+            producer_key(at.id, record.topic_id, record.partition, producer_id)
+        )
 
 
-def forget_from(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+def forget_from(at: MachineTables, topic_id: Uuid, partition: int, offset: int) -> None:
     """Forget batches and transactions from `offset` on."""
-    for key in table.keys(_prefix(broker, topic_id, partition)):
-        producer = table.change(key, ProducerStateEntry)
+    for key in at.tables.producers.keys(_prefix(at.id, topic_id, partition)):
+        producer = at.tables.producers.change(key, ProducerStateEntry)
         producer.batches = [each for each in producer.batches if each.last_offset < offset]
         if producer.current_txn_first_offset >= offset:
             producer.current_txn_first_offset = NO_OFFSET
         if not producer.batches and not producer.has_open_transaction:
-            table.drop(key)
+            at.tables.producers.drop(key)
 
 
-def remove_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    for key in table.keys(_prefix(broker, topic_id, partition)):
-        table.drop(key)
+def remove_partition(at: MachineTables, topic_id: Uuid, partition: int) -> None:
+    for key in at.tables.producers.keys(_prefix(at.id, topic_id, partition)):
+        at.tables.producers.drop(key)

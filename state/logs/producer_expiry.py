@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.records import ProducersExpired
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.producer import ProducerStateEntry
 
@@ -24,7 +24,7 @@ def is_expired(producer: ProducerStateEntry, now: int, expiration_ms: int) -> bo
 
 
 def without_records(
-    table: Table, broker: int, topic_id: Uuid, partition: int, log_start_offset: int
+    at: MachineTables, topic_id: Uuid, partition: int, log_start_offset: int
 ) -> Iterator[ProducersExpired]:
     """Forget the producers whose records are all below a new log start offset.
 
@@ -32,18 +32,18 @@ def without_records(
     """
     ids = [
         producer_id
-        for producer_id, producer in producers.of_partition(table, broker, topic_id, partition)
+        for producer_id, producer in producers.of_partition(at, topic_id, partition)
         if all(batch.last_offset < log_start_offset for batch in producer.batches)
     ]
     yield from _records(topic_id, partition, ids)
 
 
 def expired_producers(
-    table: Table, broker: int, now: int, expiration_ms: int
+    at: MachineTables, now: int, expiration_ms: int
 ) -> Iterator[ProducersExpired]:
     """Producers that a check at `now` drops, by topic id, partition and producer id."""
     found: dict[tuple[str, int], list[int]] = {}
-    for (topic_id, partition, producer_id), producer in producers.all_producers(table, broker):
+    for (topic_id, partition, producer_id), producer in producers.all_producers(at):
         if is_expired(producer, now, expiration_ms):
             found.setdefault((topic_id, partition), []).append(producer_id)
     for (topic_id, partition), ids in sorted(found.items()):

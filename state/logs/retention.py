@@ -13,7 +13,7 @@ segment can be deleted, too: a new one starts at the log end.
 
 from typing import NamedTuple
 
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log, RollingRules
 
@@ -29,18 +29,13 @@ class RetentionLimits(NamedTuple):
 
 
 def deletable_end(
-    table: Table,
-    broker: int,
-    log: Log,
-    rules: RollingRules,
-    limits: RetentionLimits | None,
-    now: int,
+    at: MachineTables, log: Log, rules: RollingRules, limits: RetentionLimits | None, now: int
 ) -> int:
     """End offset of the segments to delete at `now` (ms since 1970), or `NOTHING`.
 
-    Without `limits` only segments wholly below the log start are deleted. `table` is `logs`.
+    Without `limits` only segments wholly below the log start are deleted.
     """
-    segments = list(rolling.segments(table, broker, log, rules))
+    segments = list(rolling.segments(at, log, rules))
     deleted = NOTHING
     while len(segments) > 1 and segments[0].end_offset <= log.log_start_offset:
         deleted = segments.pop(0).end_offset

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs.log import (
     OFFSETS_MAX,
     ActiveSegment,
@@ -40,47 +40,47 @@ def size_in_bytes(log: Log) -> int:
     return log.rolled_bytes + log.active.size_in_bytes
 
 
-def segments(table: Table, broker: int, log: Log, rules: RollingRules) -> Iterator[LogSegment]:
-    """Segments of a log, oldest first; the last one is active. `table` is `logs`.
+def segments(at: MachineTables, log: Log, rules: RollingRules) -> Iterator[LogSegment]:
+    """Segments of a log, oldest first; the last one is active.
 
     A log without segments is divided as `rules` say.
     """
     if log.active is None:
-        rolled, active = _cut(table, broker, log, rules)
+        rolled, active = _cut(at, log, rules)
         yield from rolled
     else:
-        yield from rolled_segments(table, broker, log)
+        yield from rolled_segments(at, log)
         active = log.active
     yield active.rolled(log.log_end_offset)
 
 
-def ensure(table: Table, broker: int, log: Log, rules: RollingRules) -> ActiveSegment:
+def ensure(at: MachineTables, log: Log, rules: RollingRules) -> ActiveSegment:
     """The active segment of a log from `change`, which is divided first if necessary."""
     if log.active is None:
-        rolled, log.active = _cut(table, broker, log, rules)
-        found = rolled_segments(table, broker, log)
+        rolled, log.active = _cut(at, log, rules)
+        found = rolled_segments(at, log)
         for each in rolled:
             found.append(each)
         log.rolled_bytes = sum(each.size_in_bytes for each in rolled)
     return log.active
 
 
-def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
+def delete(at: MachineTables, log: Log, end_offset: int) -> None:
     """Delete the segments up to `end_offset` of `log`, which comes from `change`."""
     if log.active is None:
         return
-    rolled = rolled_segments(table, broker, log)
+    rolled = rolled_segments(at, log)
     rolled.drop_below(rolled.first_where(lambda segment: segment.end_offset > end_offset))
     log.rolled_bytes = sum(each.size_in_bytes for each in rolled)
     if end_offset == log.log_end_offset:
         log.active = ActiveSegment(end_offset)
 
 
-def truncate(table: Table, broker: int, log: Log, offset: int, rules: RollingRules) -> None:
+def truncate(at: MachineTables, log: Log, offset: int, rules: RollingRules) -> None:
     """Truncate the segments at `offset`, before the index. `log` comes from `change`."""
     if log.active is None or offset >= log.log_end_offset:
         return
-    rolled = rolled_segments(table, broker, log)
+    rolled = rolled_segments(at, log)
     last = log.active.rolled(log.log_end_offset)
     while last.base_offset > offset and len(rolled):
         last = rolled[log.rolled.end - 1]
@@ -88,7 +88,7 @@ def truncate(table: Table, broker: int, log: Log, offset: int, rules: RollingRul
         log.rolled_bytes -= last.size_in_bytes
     active = log.active = ActiveSegment(last.base_offset)
     left = last.size_in_bytes
-    for part in _parts(batches_from(table, broker, log, last.base_offset)):
+    for part in _parts(batches_from(at, log, last.base_offset)):
         if part.end_offset <= offset:
             active.take(part.size_in_bytes, part.max_timestamp, rules)
         elif part.base_offset < last.end_offset:
@@ -98,15 +98,13 @@ def truncate(table: Table, broker: int, log: Log, offset: int, rules: RollingRul
         active.first_timestamp = last.first_timestamp
 
 
-def merge_cleaned(
-    table: Table, broker: int, log: Log, end_offset: int, rules: RollingRules
-) -> None:
+def merge_cleaned(at: MachineTables, log: Log, end_offset: int, rules: RollingRules) -> None:
     """Merge the segments below `end_offset`, after the index was cleaned."""
-    active = ensure(table, broker, log, rules)
-    rolled = rolled_segments(table, broker, log)
+    active = ensure(at, log, rules)
+    rolled = rolled_segments(at, log)
     before = list(rolled)
     cleaned = [each for each in before if each.base_offset < end_offset]
-    batches = list(_parts(batches_from(table, broker, log, 0)))
+    batches = list(_parts(batches_from(at, log, 0)))
     found = [_what_is_left(group, batches) for group in _groups(cleaned, rules.segment_bytes)]
     found = [each for each in found if each.size_in_bytes] + before[len(cleaned) :]
     rolled.drop_all()
@@ -144,7 +142,7 @@ def _what_is_left(group: list[LogSegment], batches: list[SegmentPart]) -> LogSeg
 
 
 def _cut(
-    table: Table, broker: int, log: Log, rules: RollingRules
+    at: MachineTables, log: Log, rules: RollingRules
 ) -> tuple[list[LogSegment], ActiveSegment]:
     """Divide a log from its start: the rolled segments and the active one.
 
@@ -152,7 +150,7 @@ def _cut(
     """
     rolled: list[LogSegment] = []
     active: ActiveSegment | None = None
-    for part in _parts_from(table, broker, log, log.log_start_offset):
+    for part in _parts_from(at, log, log.log_start_offset):
         if active is None:
             active = ActiveSegment(part.base_offset)
         elif _must_roll(log, active, part, rules):
@@ -166,8 +164,8 @@ _base_offset = attrgetter("base_offset")
 """Sort key of parts."""
 
 
-def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[SegmentPart]:
-    for sealed in sealed_segments(table, broker, log):
+def _parts_from(at: MachineTables, log: Log, offset: int) -> Iterator[SegmentPart]:
+    for sealed in sealed_segments(at, log):
         if sealed.last_offset >= offset:
             yield SegmentPart(
                 sealed.base_offset,
@@ -175,7 +173,7 @@ def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Se
                 sealed.size_in_bytes,
                 sealed.max_timestamp,
             )
-    yield from _parts(batches_from(table, broker, log, offset))
+    yield from _parts(batches_from(at, log, offset))
 
 
 def _parts(batches: Iterable[StoredBatch]) -> Iterator[SegmentPart]:

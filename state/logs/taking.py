@@ -9,7 +9,7 @@ of the sealed segments, the rest of the index, and the producers.
 from collections.abc import Mapping
 
 from brokertwin.protocol.bodies import Uuid
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import producer
 
@@ -20,32 +20,30 @@ Items = Mapping[str, Mapping[str, bytes]]
 """Encoded items by table, and by key without the machine."""
 
 
-def items(
-    tables: CellTables, broker: int, topic_id: Uuid, partition: int
-) -> dict[str, dict[str, bytes]]:
+def items(at: MachineTables, topic_id: Uuid, partition: int) -> dict[str, dict[str, bytes]]:
     """All items of a log on a broker."""
     place = f"{topic_id}/{partition}"
-    kept = {name: [f"{broker}/{kind}/{place}/" for kind in kinds] for name, kinds in _KINDS.items()}
+    kept = {name: [f"{at.id}/{kind}/{place}/" for kind in kinds] for name, kinds in _KINDS.items()}
     found = {
         name: {
-            key.removeprefix(f"{broker}/"): tables[name].encoded(key)
+            key.removeprefix(f"{at.id}/"): at.tables[name].encoded(key)
             for prefix in prefixes
-            for key in tables[name].keys(prefix)
+            for key in at.tables[name].keys(prefix)
         }
         for name, prefixes in kept.items()
     }
-    found["logs"][f"log/{place}"] = tables.logs.encoded(f"{broker}/log/{place}")
+    found["logs"][f"log/{place}"] = at.tables.logs.encoded(f"{at.id}/log/{place}")
     return found
 
 
-def take(tables: CellTables, broker: int, topic_id: Uuid, partition: int, taken: Items) -> None:
+def take(at: MachineTables, topic_id: Uuid, partition: int, taken: Items) -> None:
     """Replace a broker's log with its leader's."""
-    log_key = logs.log_key(broker, topic_id, partition)
-    directory = tables.logs.change(log_key, logs.Log).directory
-    logs.remove(tables.logs, broker, topic_id, partition)
-    producer.remove_partition(tables.producers, broker, topic_id, partition)
+    log_key = logs.log_key(at.id, topic_id, partition)
+    directory = at.tables.logs.change(log_key, logs.Log).directory
+    logs.remove(at, topic_id, partition)
+    producer.remove_partition(at, topic_id, partition)
     for name, encoded in taken.items():
         for key, item in encoded.items():
-            tables[name].put_encoded(f"{broker}/{key}", item)
-    log = tables.logs.change(log_key, logs.Log)
+            at.tables[name].put_encoded(f"{at.id}/{key}", item)
+    log = at.tables.logs.change(log_key, logs.Log)
     log.directory, log.deleted = directory, []

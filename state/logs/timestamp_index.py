@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs.deleted_times import is_empty
 from brokertwin.state.logs.log import (
     Chunk,
@@ -65,7 +65,7 @@ class TimestampMatch(NamedTuple):
 
 
 def first_at_or_after(
-    table: Table, broker: int, log: Log, timestamp: int, has_append_time: bool
+    at: MachineTables, log: Log, timestamp: int, has_append_time: bool
 ) -> TimestampMatch | None:
     """The first record at or after `timestamp` that is not deleted.
 
@@ -73,8 +73,8 @@ def first_at_or_after(
     (`UnifiedLog.searchOffsetInLocalLog`): a segment below the log start exists until the next
     retention check. `has_append_time`: the topic's records have their append time.
     """
-    end_offset = _end_of_search(table, broker, log, timestamp)
-    found = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
+    end_offset = _end_of_search(at, log, timestamp)
+    found = _parts(at, log, timestamp, log.log_start_offset, has_append_time)
     parts = takewhile(lambda part: part.base_offset < end_offset, found)
     part = next(parts, None)
     if part is None:
@@ -86,26 +86,26 @@ def first_at_or_after(
     return TimestampMatch(part, offset, timestamp, False, next(parts, None) if is_cut else None)
 
 
-def _end_of_search(table: Table, broker: int, log: Log, timestamp: int) -> int:
+def _end_of_search(at: MachineTables, log: Log, timestamp: int) -> int:
     """End offset of the first segment with a record at or after `timestamp`."""
-    for segment in rolled_segments(table, broker, log):
+    for segment in rolled_segments(at, log):
         if segment.max_timestamp >= timestamp:
             return segment.end_offset
     return log.log_end_offset
 
 
-def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> TimestampMatch | None:
+def greatest(at: MachineTables, log: Log, has_append_time: bool) -> TimestampMatch | None:
     """The first record with the greatest timestamp of the log.
 
     A deleted record counts while its segment exists, if its offset is known without its bytes.
     """
     deleted = _greatest_deleted(log, has_append_time)
-    timestamp = _greatest_timestamp(table, broker, log)
+    timestamp = _greatest_timestamp(at, log)
     if deleted is not None and deleted.timestamp >= timestamp:
         return deleted
     if timestamp == NO_TIMESTAMP:
         return None
-    found = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
+    found = _parts(at, log, timestamp, log.log_start_offset, has_append_time)
     part = next(found, None)
     return None if part is None else _with_greatest(part)
 
@@ -118,12 +118,12 @@ def _greatest_deleted(log: Log, has_append_time: bool) -> TimestampMatch | None:
     return None if part is None or part.max_timestamp < 0 else _with_greatest(part)
 
 
-def _greatest_timestamp(table: Table, broker: int, log: Log) -> int:
+def _greatest_timestamp(at: MachineTables, log: Log) -> int:
     """Greatest timestamp of batches that are not deleted."""
-    timestamps = [segment.max_timestamp for segment in sealed_segments(table, broker, log)]
+    timestamps = [segment.max_timestamp for segment in sealed_segments(at, log)]
     whole = [] if log.has_gaps else [c for c in log.chunks if c.base_offset >= log.log_start_offset]
     end = whole[0].base_offset if whole else log.log_end_offset
-    batches = batches_from(table, broker, log, log.log_start_offset)
+    batches = batches_from(at, log, log.log_start_offset)
     in_others = takewhile(lambda batch: batch.base_offset < end, batches)
     timestamps += [each.max_timestamp for each in in_others if not is_empty(each)]
     timestamps += [chunk.max_timestamp for chunk in whole]
@@ -138,17 +138,17 @@ def _with_greatest(part: TimestampedPart) -> TimestampMatch:
 
 
 def _parts(
-    table: Table, broker: int, log: Log, timestamp: int, start: int, has_append_time: bool
+    at: MachineTables, log: Log, timestamp: int, start: int, has_append_time: bool
 ) -> Iterator[TimestampedPart]:
     """Parts with a record at or after `timestamp` that reach to `start`, in order."""
-    for segment in sealed_segments(table, broker, log):
+    for segment in sealed_segments(at, log):
         if segment.max_timestamp >= timestamp and segment.last_offset >= start:
             yield _sealed_part(segment)
     for bounds in log.chunks:
         if bounds.max_timestamp < timestamp or bounds.last_offset < start:
             continue
-        key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
-        chunk = table.get(key, Chunk)
+        key = chunk_key(at.id, log.topic_id, log.partition, bounds.number)
+        chunk = at.tables.logs.get(key, Chunk)
         assert chunk is not None, key
         for batch in chunk.batches:
             if batch.max_timestamp < timestamp or batch.last_offset < start or is_empty(batch):

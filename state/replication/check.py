@@ -29,7 +29,7 @@ def check(tables: CellTables, touched: Touched = ALL) -> Violations:
 
 
 def _all(tables: CellTables) -> Iterator[tuple[Topic, int]]:
-    for topic in image.all_topics(tables.metadata, CONTROLLER):
+    for topic in image.all_topics(tables.of(CONTROLLER)):
         for number in range(len(topic.partitions)):
             yield topic, number
 
@@ -38,7 +38,7 @@ def _touched(tables: CellTables, touched: Touched) -> Iterator[tuple[Topic, int]
     """Partitions with a touched log; none in a cell without a controller."""
     places = {tuple(key.split("/", 4)[2:4]) for key in touched.keys("logs", tables.logs)}
     for topic_id, number in sorted(places):
-        topic = image.topic_by_id(tables.metadata, CONTROLLER, topic_id)
+        topic = image.topic_by_id(tables.of(CONTROLLER), topic_id)
         if topic is not None and int(number) < len(topic.partitions):
             yield topic, int(number)
 
@@ -98,9 +98,9 @@ def _is_led_from_lost_dir(tables: CellTables, partition: Partition) -> bool:
     in the heartbeat that unfences them, and the controller does not check their leadership then.
     """
     leader = partition.leader
-    if leader < 0 or image.registration(tables.metadata, CONTROLLER, leader).sends_heartbeats:
+    if leader < 0 or image.registration(tables.of(CONTROLLER), leader).sends_heartbeats:
         return False
-    return image.is_replica_offline(tables.metadata, CONTROLLER, partition, leader)
+    return image.is_replica_offline(tables.of(CONTROLLER), partition, leader)
 
 
 def _agree(
@@ -112,7 +112,7 @@ def _agree(
     found = [
         [
             batch
-            for batch in batches_from(tables.logs, broker, log, start)
+            for batch in batches_from(tables.of(broker), log, start)
             if batch.last_offset < end and batch.base_offset >= start
         ]
         for broker, log in (one, other)
@@ -132,7 +132,7 @@ def _leadership(tables: CellTables, key: str) -> Violations:
     """A leader's state belongs to a partition that it leads, and has its replicas."""
     broker, topic_id, number = _led(key)
     leadership = tables.replication.get(key, Leadership)
-    topic = image.topic_by_id(tables.metadata, broker, topic_id)
+    topic = image.topic_by_id(tables.of(broker), topic_id)
     if topic is None or leadership is None:
         yield f"{key} belongs to no topic"
         return

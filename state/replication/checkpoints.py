@@ -139,7 +139,7 @@ def _keep(broker: Broker, log: Log) -> None:
 
 
 def _is_replicated(broker: Broker, log: Log) -> bool:
-    return image.replica_count(broker.tables.metadata, broker.id, log.topic_id, log.partition) > 1
+    return image.replica_count(broker, log.topic_id, log.partition) > 1
 
 
 def _places(broker: Broker) -> list[tuple[Uuid, int]]:

@@ -27,7 +27,7 @@ from brokertwin.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log, StoredBatch
 from brokertwin.state.replication import internal_logs
@@ -58,13 +58,13 @@ def _chunks(log: Log) -> int:
     return max(len(log.chunks), log.size_in_bytes // CHUNK_BYTES)
 
 
-def clean(table: Table, broker: int, log: Log) -> None:
+def clean(at: MachineTables, log: Log) -> None:
     """Rewrite the log's index; `log` comes from `change`."""
     end, newest = log.last_stable_offset, max(chunk.max_timestamp for chunk in log.chunks)
-    batches = list(logs.batches_from(table, broker, log, log.log_start_offset))
+    batches = list(logs.batches_from(at, log, log.log_start_offset))
     below = [batch for batch in batches if batch.last_offset < end]
     kept = _kept(below, newest - DELETE_RETENTION_MS)
-    logs.rewrite(table, broker, log, [*kept, *batches[len(below) :]])
+    logs.rewrite(at, log, [*kept, *batches[len(below) :]])
     log.cleaned_chunks = max(_chunks(log), 1)
 
 

@@ -54,14 +54,7 @@ from brokertwin.state.core.settings import UNLIMITED
 from brokertwin.state.eras import high_watermark_truncation, replication_lines
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
-from brokertwin.state.replication import (
-    fetchers,
-    follower,
-    leader,
-    network,
-    reading,
-    throttles,
-)
+from brokertwin.state.replication import fetchers, follower, leader, network, reading, throttles
 from brokertwin.state.replication.leader import Leadership, Replica
 from brokertwin.state.replication.throttles import Side
 
@@ -72,10 +65,7 @@ FETCH_TIMER = "replica-fetch"
 """Kind of the timers of followers that wait before their next fetch."""
 
 _TRIED_AGAIN = frozenset(
-    {
-        *(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH),
-        Error.UNKNOWN_TOPIC_OR_PARTITION,
-    }
+    {*(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH), Error.UNKNOWN_TOPIC_OR_PARTITION}
 )
 """Errors of a leader whose metadata is older than the follower's."""
 

@@ -65,8 +65,8 @@ def is_fatal(broker: Broker, path: str) -> bool:
 
 def fail(broker: Broker, path: str) -> list[Place]:
     """Fail a directory; returns the partitions in it."""
-    failed_dirs.note(broker.tables.replication, broker.id, path)
-    broker.failed_dirs = failed_dirs.of(broker.tables.replication, broker.id)
+    failed_dirs.note(broker, path)
+    broker.failed_dirs = failed_dirs.of(broker)
     places = [_place_of(each) for each in disk.logs_of(broker)]
     return [each for each in places if broker.has_lost(*each)]
 

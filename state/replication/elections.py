@@ -34,7 +34,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.protocol.bodies import Uuid
-from brokertwin.state.cluster.image import Partition, Topic, machine_prefix
+from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision
@@ -98,7 +98,6 @@ class TargetState(msgspec.Struct):
 
     @classmethod
     def of(cls, partition: Partition) -> "TargetState":
-        """The current state."""
         return cls(
             list(partition.isr),
             list(partition.replicas),
@@ -268,7 +267,7 @@ def watch_leaders(controller: Controller, record: PartitionAltered) -> None:
         return
     topic = controller.topic_by_id(record.topic_id)
     assert topic is not None, record
-    name = f"{LEADERS_TIMER}/{machine_prefix(controller.id)}/"
+    name = f"{LEADERS_TIMER}/{controller.prefix}/"
     is_awaited = pending.timer_of(controller.tables.pending, name) is not None
     if not is_awaited and _may_be_preferred(controller, topic.partitions[record.partition]):
         interval_ms = controller.settings.leader_imbalance_check_interval_seconds * 1000

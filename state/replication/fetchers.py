@@ -48,7 +48,7 @@ def lines_of_new_fetches(
         if (topic.topic_id, number) not in places
     ]
     running = {each.thread for place in others if (each := _new_fetch(broker, place)) is not None}
-    return list(replication_lines.followed(broker.tables, broker.id, found, running))
+    return list(replication_lines.followed(broker, found, running))
 
 
 def _new_fetch(broker: Broker, place: tuple[Uuid, int]) -> replication_lines.NewFetch | None:

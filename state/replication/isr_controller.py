@@ -40,7 +40,6 @@ def refusal(
     wanted: AlterPartitionRequestPartitionData,
     may_be_in_sync: Callable[[BrokerState], bool],
 ) -> Error:
-    """The controller's error, or NONE."""
     if partition is None:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     if wanted.leader_epoch > partition.leader_epoch:

@@ -115,7 +115,6 @@ def is_killed(table: Table, broker: int) -> bool:
 
 
 def stop(table: Table, broker: int, is_killed: bool) -> None:
-    """Stop a broker."""
     network = _network(table)
     if is_killed:
         network.killed.append(broker)

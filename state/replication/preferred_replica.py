@@ -35,7 +35,6 @@ def may_prefer(broker: Broker, partition: Partition, rack_id: str) -> bool:
 def preferred(
     broker: Broker, place: Place, partition: Partition, rack_id: str, fetch_offset: int
 ) -> int:
-    """The preferred replica of a fetch at this offset, or `NO_REPLICA`."""
     if not may_prefer(broker, partition, rack_id):
         return NO_REPLICA
     leadership = copying.view_or_initial(broker, place)

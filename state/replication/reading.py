@@ -92,7 +92,7 @@ def read_for_follower(
     end = log.log_end_offset
     found = logs.EMPTY
     if room:
-        found = logs.read(broker.tables.logs, broker.id, log, offset, end, room, True)
+        found = logs.read(broker, log, offset, end, room, True)
     replica.sent_high_watermark = log.high_watermark
     response = FollowedPartition(
         log.topic_id,
@@ -107,6 +107,6 @@ def read_for_follower(
         size_in_bytes=found.size_in_bytes,
     )
     if found.segment is not None:
-        response.taken = taking.items(broker.tables, broker.id, log.topic_id, log.partition)
+        response.taken = taking.items(broker, log.topic_id, log.partition)
         response.size_in_bytes = log.size_in_bytes - log.sealed_bytes
     return response

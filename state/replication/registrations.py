@@ -51,7 +51,6 @@ class BrokerControlState(Enum):
 
 
 def state_of(registration: Registration) -> BrokerControlState:
-    """Current state of a broker."""
     if registration.is_fenced:
         return BrokerControlState.FENCED
     return (

@@ -130,7 +130,6 @@ def count(broker: Broker, side: Side, responses: Iterable[FollowedPartition]) ->
 
 
 def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) -> None:
-    """Count bytes of partitions, if throttled."""
     if limit(broker, side) == UNLIMITED:
         return
     size = sum(size for place, size in sizes if is_throttled(broker, side, place))

@@ -136,7 +136,6 @@ class SharePartition(msgspec.Struct):
     # Loading
 
     def load(self, state_epoch: int, start_offset: int, batches: Sequence[StateBatch]) -> None:
-        """Start with the state of the share coordinator."""
         self.state_epoch, self.start_offset, self.status = (
             state_epoch,
             start_offset,
@@ -279,7 +278,6 @@ class SharePartition(msgspec.Struct):
     def _acknowledged_batches(
         self, given: AcknowledgedRecords
     ) -> list[InFlightBatch] | ShareStateError:
-        """Return the batches of an acknowledgement, or an error."""
         count = self._batches_up_to(given.first)
         if not count and given.first < self.start_offset <= given.last:
             count = self._batches_up_to(self.start_offset)
@@ -299,7 +297,6 @@ class SharePartition(msgspec.Struct):
             self.done_count += by * (last - max(self.start_offset, first) + 1)
 
     def release(self, member_id: str, limits: ShareLimits) -> StateBatches:
-        """Release the records of a member."""
         batches: StateBatches = []
         for first, last, record in self._acquired_by(member_id):
             is_done_range = last < self.start_offset

@@ -38,7 +38,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import CellTables, escape, unescape
+from brokertwin.state.core.tables import MachineTables, escape, unescape
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.share import share_sessions, state_store
 from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
@@ -73,7 +73,6 @@ Other errors become UNKNOWN_SERVER_ERROR.
 
 
 def limits_of(broker: Broker, group_id: str) -> ShareLimits:
-    """Return the current limits of a group."""
     return ShareLimits(
         group_configs.of_kind(broker, group_id, "share.record.lock.duration.ms"),
         group_configs.of_kind(broker, group_id, "share.partition.max.record.locks"),
@@ -179,7 +178,6 @@ def fail_loading(broker: Broker, share_key: ShareKey) -> None:
 
 
 def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]) -> Message | None:
-    """Return the request that writes state changes, if any."""
     share = find(broker, share_key)
     if share is None or not batches:
         return None
@@ -298,12 +296,12 @@ def forget(broker: Broker, share_key: ShareKey) -> None:
     pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
 
 
-def forget_topic(tables: CellTables, machine: int, topic_id: Uuid) -> None:
-    for key in tables.shares.keys(f"{machine}/{KIND}/"):
+def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
+    for key in at.tables.shares.keys(f"{at.id}/{KIND}/"):
         name = key.split("/", 2)[2]
         if name.split("/")[1] == topic_id:
-            tables.shares.drop(key)
-            pending.set_timer(tables.pending, f"{TIMER}/{machine}/{name}", None)
+            at.tables.shares.drop(key)
+            pending.set_timer(at.tables.pending, f"{TIMER}/{at.id}/{name}", None)
 
 
 def expired(broker: Broker) -> Iterable[Record]:
@@ -371,5 +369,5 @@ def _initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: in
     if since_ms is None:  # beyond Java's range; older versions accepted it
         return log.log_start_offset
     oldest = broker.now - since_ms
-    found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)
+    found = timestamp_index.first_at_or_after(broker, log, oldest, False)
     return log.high_watermark if found is None else found.offset

@@ -72,7 +72,6 @@ class _ReadablePartition(msgspec.Struct):
 def error_response(
     broker: Broker, place: TopicPartitionId, error: Error
 ) -> ShareFetchResponsePartitionData:
-    """Return a partition with an error, and its leader if not this broker."""
     response = ShareFetchResponsePartitionData(partition_index=place[1], error_code=int(error))
     topic = broker.topic_by_id(place[0])
     if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
@@ -102,9 +101,8 @@ def _is_enough(broker: Broker, read: ShareRead, readable: list[_ReadablePartitio
         return False
     if any(each.is_out_of_range or each.offset > each.end for each in readable):
         return True
-    table = broker.tables.logs
     sizes = (
-        min(logs.bytes_between(table, broker.id, each.log, each.offset, each.end), each.max_bytes)
+        min(logs.bytes_between(broker, each.log, each.offset, each.end), each.max_bytes)
         for each in readable
     )
     return sum(sizes) >= read.min_bytes
@@ -134,9 +132,7 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> PartitionResponse
             continue
         is_first = room == read.max_bytes
         max_bytes = min(room, each.max_bytes)
-        data = logs.read(
-            broker.tables.logs, broker.id, each.log, each.offset, each.end, max_bytes, is_first
-        )
+        data = logs.read(broker, each.log, each.offset, each.end, max_bytes, is_first)
         room = max(0, room - data.size_in_bytes)
         acquired = _acquire(broker, read, each, data, limits, read.max_records - count)
         count += sum(one.last - one.first + 1 for one in acquired)
@@ -197,7 +193,6 @@ def _acquire(
     limits: ShareLimits,
     records: int,
 ) -> list[Acquired]:
-    """Return the records that the member acquires of the data read."""
     batches = [LogBatch(each.base_offset, each.last_offset) for each in data.batches]
     if data.segment is not None:
         batches = [
@@ -225,7 +220,7 @@ def _aborted(
     broker: Broker, source: _ReadablePartition, data: logs.Slice
 ) -> list[TransactionOffsets]:
     """Return the records of aborted transactions in the data read."""
-    aborted = logs.aborted_in(broker.tables.logs, broker.id, source.log, source.offset, data)
+    aborted = logs.aborted_in(broker, source.log, source.offset, data)
     if not aborted:
         return []
     in_index = offsets_in(data.batches)

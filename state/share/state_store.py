@@ -12,15 +12,11 @@ import msgspec
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import broker_configs
-from brokertwin.state.cluster.coordinators import (
-    SHARE_TOPIC,
-    coordinator_key,
-    coordinator_of,
-)
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC, coordinator_key, coordinator_of
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
-from brokertwin.state.core.tables import CellTables, Table, escape, unescape
+from brokertwin.state.core.tables import MachineTables, escape, unescape
 from brokertwin.state.share.state_batches import combined
 
 KIND = "share-state"
@@ -64,7 +60,6 @@ _OPERATIONS: dict[Operation, str] = {
     "delete": "delete share group state",
 }
 UNKNOWN_PARTITION_MESSAGE = "This server does not host this topic-partition."
-DENIED = ShareStateError(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on the broker."
 _OLD_STATE_EPOCH = (
     "The share coordinator rejected the request because the share-group state epoch did not match."
@@ -117,26 +112,25 @@ def update_record(broker: Broker, share_key: ShareKey, update: ShareUpdate) -> S
 
 
 @applies(ShareStateWritten)
-def apply_written(tables: CellTables, broker: int, record: ShareStateWritten) -> None:
-    """Store a state, or delete it."""
-    key = _key(broker, record.group_id, record.topic_id, record.partition)
+def apply_written(at: MachineTables, record: ShareStateWritten) -> None:
+    key = _key(at.id, record.group_id, record.topic_id, record.partition)
     if record.snapshot is None:
-        tables.groups.drop(key)
+        at.tables.groups.drop(key)
         return
-    former = tables.groups.get(key, ShareState)
+    former = at.tables.groups.get(key, ShareState)
     state = ShareState(record.snapshot, record.snapshot.state_epoch, record.snapshot.leader_epoch)
     if former is not None:
-        state.updates = _counted(tables, broker, former.updates, record.update)
+        state.updates = _counted(at, former.updates, record.update)
         state.state_epoch = max(state.state_epoch, former.state_epoch)
         state.leader_epoch = max(state.leader_epoch, former.leader_epoch)
-    tables.groups.put(key, state)
+    at.tables.groups.put(key, state)
 
 
-def _counted(tables: CellTables, broker: int, updates: int, update: ShareUpdate | None) -> int:
+def _counted(at: MachineTables, updates: int, update: ShareUpdate | None) -> int:
     """Return the number of updates; initialization does not reset it."""
     if update is not None:
         return updates + 1
-    settings = broker_configs.settings_of(tables.metadata, broker, broker, tables.given)
+    settings = broker_configs.settings_of(at, at.id, at.tables.given)
     updates_max = settings.share_coordinator_snapshot_update_records_per_snapshot
     return 0 if updates >= updates_max else updates
 
@@ -147,9 +141,9 @@ def coordinator_key_of(key: str) -> str:
     return coordinator_key(unescape(group_id), topic_id, int(partition))
 
 
-def keys(table: Table, broker: int) -> list[str]:
-    """Return the keys of a broker's states; `table` is `groups`."""
-    return table.keys(f"{broker}/{KIND}/")
+def keys(at: MachineTables) -> list[str]:
+    """Return the keys of a broker's states."""
+    return at.tables.groups.keys(f"{at.id}/{KIND}/")
 
 
 def is_state(key: str) -> bool:
@@ -157,12 +151,12 @@ def is_state(key: str) -> bool:
     return key.split("/", 2)[1] == KIND
 
 
-def tombstones_of_topic(table: Table, broker: int, topic_id: Uuid) -> list[ShareStateWritten]:
-    """Return tombstones for a deleted topic; `table` is `groups`.
+def tombstones_of_topic(at: MachineTables, topic_id: Uuid) -> list[ShareStateWritten]:
+    """Return tombstones for a deleted topic.
 
     Source: `ShareCoordinatorShard.maybeCleanupShareState`.
     """
-    keys_found = [key.split("/")[2:] for key in keys(table, broker)]
+    keys_found = [key.split("/")[2:] for key in keys(at)]
     return [
         ShareStateWritten(unescape(group_id), found, int(partition), None)
         for group_id, found, partition in keys_found
@@ -170,11 +164,11 @@ def tombstones_of_topic(table: Table, broker: int, topic_id: Uuid) -> list[Share
     ]
 
 
-def forget_topic(table: Table, machine: int, topic_id: Uuid) -> None:
-    """Delete the states of a deleted topic; `table` is `groups`."""
-    for key in keys(table, machine):
+def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
+    """Delete the states of a deleted topic."""
+    for key in keys(at):
         if key.split("/")[3] == topic_id:
-            table.drop(key)
+            at.tables.groups.drop(key)
 
 
 def epoch_error(
@@ -205,16 +199,12 @@ def access_error(
     share_key: ShareKey,
     epochs: tuple[int, int],
     operation: Literal["read", "write"],
-    is_allowed: bool,
 ) -> ShareStateError | None:
     """Return why a state cannot be read or written.
 
-    31 CLUSTER_AUTHORIZATION_FAILED, 42 INVALID_REQUEST, 16 NOT_COORDINATOR, 74 FENCED_LEADER_EPOCH,
-    124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, or None. `epochs` are state epoch and
-    leader epoch of the request.
+    42 INVALID_REQUEST, 16 NOT_COORDINATOR, 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3
+    UNKNOWN_TOPIC_OR_PARTITION, or None. `epochs` are state epoch and leader epoch of the request.
     """
-    if not is_allowed:
-        return DENIED
     found = coordinator_error(broker, share_key, operation)
     if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return found

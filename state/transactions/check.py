@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, leads
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
-from brokertwin.state.core.tables import CellTables, escape
+from brokertwin.state.core.tables import CellTables, MachineTables, escape
 from brokertwin.state.logs.log import log_key
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.producer_ids import ProducerIds
@@ -18,7 +18,7 @@ def check(tables: CellTables, brokers: Sequence[int], touched: Touched = ALL) ->
     has_ids = touched.has("transactions") or touched.has("metadata", "topic", "producer-ids")
     if has_ids or touched.has_timer(transactional_ids.TIMER) or touched.has("cluster", "network"):
         for broker in brokers:
-            yield from _ids(tables, broker)
+            yield from _ids(tables.of(broker))
             ids = tables.metadata.get(f"{broker}/producer-ids", ProducerIds)
             if ids is not None and not ids.current.first <= ids.next_id <= ids.current.end:
                 yield f"next producer id {ids.next_id} of broker {broker} is not in {ids.current}"
@@ -40,16 +40,16 @@ def _verifications(tables: CellTables) -> Violations:
             yield f"{key} has no log"
 
 
-def _ids(tables: CellTables, broker: int) -> Violations:
+def _ids(at: MachineTables) -> Violations:
     """Check ids and timers.
 
     A prepared id has no timer if its markers were fenced, as in Kafka.
     """
-    prefix = f"{transactional_ids.TIMER}/{broker}/"
-    timers = set(pending.timers_of(tables.pending, prefix))
-    for name, known in transactional_ids.all_ids(tables.transactions, broker):
+    prefix = f"{transactional_ids.TIMER}/{at.id}/"
+    timers = set(pending.timers_of(at.tables.pending, prefix))
+    for name, known in transactional_ids.all_ids(at):
         needs_check = known.state == TransactionState.ONGOING or known.state in PREPARED
-        is_led = leads(tables, broker, TRANSACTION_TOPIC, name)
+        is_led = leads(at, TRANSACTION_TOPIC, name)
         if known.state == TransactionState.ONGOING and name not in timers and is_led:
             yield f"transactional id {name!r} is Ongoing without a scheduled check"
         if not needs_check and name in timers:
@@ -60,7 +60,7 @@ def _ids(tables: CellTables, broker: int) -> Violations:
             yield f"transactional id {name!r} has producer {known.producer_id}"
         timers.discard(name)
     for name in sorted(timers):
-        yield f"broker {broker} has a timer of the unknown transactional id {name!r}"
+        yield f"broker {at.id} has a timer of the unknown transactional id {name!r}"
 
 
 def _pending(tables: CellTables) -> Violations:

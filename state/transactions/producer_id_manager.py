@@ -43,15 +43,14 @@ def next_producer_id(broker: Broker, chosen: int | None = None) -> ProducerIdRes
     Error: 14 COORDINATOR_LOAD_IN_PROGRESS without a block, -1 UNKNOWN_SERVER_ERROR if ZooKeeper has
     none left.
     """
-    tables = broker.tables
-    next_id = producer_ids.next_id(tables.metadata, broker.id)
+    next_id = producer_ids.next_id(broker)
     if next_id is None:
-        if producer_ids.is_exhausted(tables.in_flight, broker.id):
+        if producer_ids.is_exhausted(broker):
             return ProducerIdResult(error=Error.UNKNOWN_SERVER_ERROR)
         error = Error.COORDINATOR_LOAD_IN_PROGRESS
         return ProducerIdResult(messages=block_request(broker), error=error)
     producer_id = next_id if chosen is None else chosen
-    is_at_mark = producer_ids.reaches_prefetch(tables.metadata, broker.id, producer_id)
+    is_at_mark = producer_ids.reaches_prefetch(broker, producer_id)
     is_early = is_at_mark and not zookeeper_producer_ids.is_enabled(broker)
     messages = block_request(broker) if is_early else []
     return ProducerIdResult(producer_id, [ProducerIdIssued(producer_id)], messages)
@@ -59,18 +58,16 @@ def next_producer_id(broker: Broker, chosen: int | None = None) -> ProducerIdRes
 
 def block_request(broker: Broker) -> list[Message]:
     """Return the request for the next block, if allowed now."""
-    tables = broker.tables
-    if not producer_ids.may_request(tables.metadata, tables.in_flight, broker.id, broker.now):
+    if not producer_ids.may_request(broker, broker.now):
         return []
-    producer_ids.request_sent(tables.in_flight, broker.id)
+    producer_ids.request_sent(broker)
     return [allocate_request(broker)]
 
 
 def is_block_awaited(broker: Broker) -> bool:
     """True while the broker has no ids and allocates a block in ZooKeeper."""
-    tables = broker.tables
     return (
         zookeeper_producer_ids.is_enabled(broker)
-        and producer_ids.next_id(tables.metadata, broker.id) is None
-        and producer_ids.is_in_flight(tables.in_flight, broker.id)
+        and producer_ids.next_id(broker) is None
+        and producer_ids.is_in_flight(broker)
     )

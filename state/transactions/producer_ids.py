@@ -19,14 +19,13 @@ must start after it.
 
 import msgspec
 
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdIssued,
 )
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 
 BLOCK_SIZE = 1000
 """Ids in a block (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`)."""
@@ -75,61 +74,61 @@ class BlockRequest(msgspec.Struct):
     is_exhausted: bool = False
 
 
-def _key(machine: int) -> str:
-    return f"{machine_prefix(machine)}/producer-ids"
+def _key(at: MachineTables) -> str:
+    return f"{at.prefix}/producer-ids"
 
 
-def _request_key(broker: int) -> str:
-    return f"{broker}/producer-id-request"
+def _request_key(at: MachineTables) -> str:
+    return f"{at.id}/producer-id-request"
 
 
-def next_block(table: Table, controller: int) -> Block | None:
+def next_block(at: MachineTables) -> Block | None:
     """Return the next block of the controller; None if ids are exhausted."""
-    item = table.get(_key(controller), NextBlock) or NextBlock()
+    item = at.tables.metadata.get(_key(at), NextBlock) or NextBlock()
     if item.first > INT64_MAX - BLOCK_SIZE:
         return None
     return Block(item.first, BLOCK_SIZE)
 
 
-@applies(ProducerIdBlockAllocated, to="metadata")
-def apply_allocated(table: Table, machine: int, record: ProducerIdBlockAllocated) -> None:
+@applies(ProducerIdBlockAllocated)
+def apply_allocated(at: MachineTables, record: ProducerIdBlockAllocated) -> None:
     """Store an allocation. Raises ValueError if the next id would decrease."""
-    key = _key(machine)
-    item = table.get(key, NextBlock)
+    key = _key(at)
+    item = at.tables.metadata.get(key, NextBlock)
     if item is not None and record.next_producer_id <= item.first:
         raise ValueError(
             f"the next producer id is {item.first}; a record sets it to"
             f" {record.next_producer_id}, which is not above it"
         )
-    table.put(key, NextBlock(record.next_producer_id, record.broker_id))
+    at.tables.metadata.put(key, NextBlock(record.next_producer_id, record.broker_id))
 
 
-@applies(ProducerIdBlockReceived, to="metadata")
-def apply_received(table: Table, machine: int, record: ProducerIdBlockReceived) -> None:
+@applies(ProducerIdBlockReceived)
+def apply_received(at: MachineTables, record: ProducerIdBlockReceived) -> None:
     """Store the next block of a broker."""
-    key = _key(machine)
-    if key not in table:
-        table.put(key, ProducerIds(Block(0, 0)))
-    table.change(key, ProducerIds).following = Block(record.first, record.size)
+    key = _key(at)
+    if key not in at.tables.metadata:
+        at.tables.metadata.put(key, ProducerIds(Block(0, 0)))
+    at.tables.metadata.change(key, ProducerIds).following = Block(record.first, record.size)
 
 
-@applies(ProducerIdIssued, to="metadata")
-def apply_issued(table: Table, machine: int, record: ProducerIdIssued) -> None:
+@applies(ProducerIdIssued)
+def apply_issued(at: MachineTables, record: ProducerIdIssued) -> None:
     """Store an issued id; switch to the next block if necessary.
 
     A recorded id within the block moves the next id after it, so it is not issued again. A recorded
     id outside the block replaces the next id.
     """
-    ids = table.change(_key(machine), ProducerIds)
+    ids = at.tables.metadata.change(_key(at), ProducerIds)
     if ids.next_id >= ids.current.end and ids.following is not None:
         ids.current, ids.next_id, ids.following = ids.following, ids.following.first, None
     is_in_block = ids.next_id <= record.producer_id < ids.current.end
     ids.next_id = (record.producer_id if is_in_block else ids.next_id) + 1
 
 
-def next_id(table: Table, broker: int) -> int | None:
+def next_id(at: MachineTables) -> int | None:
     """Return the next id of a broker; None without a block."""
-    ids = table.get(_key(broker), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     if ids is None:
         return None
     if ids.next_id < ids.current.end:
@@ -137,9 +136,9 @@ def next_id(table: Table, broker: int) -> int | None:
     return ids.following.first if ids.following is not None else None
 
 
-def reaches_prefetch(table: Table, broker: int, producer_id: int) -> bool:
+def reaches_prefetch(at: MachineTables, producer_id: int) -> bool:
     """True if issuing `producer_id` reaches the mark to request a block."""
-    ids = table.get(_key(broker), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     if ids is None:
         return False
     block, before = ids.current, ids.next_id
@@ -149,50 +148,50 @@ def reaches_prefetch(table: Table, broker: int, producer_id: int) -> bool:
     return before <= block.first + int(block.size * PREFETCH_THRESHOLD) <= claimed
 
 
-def may_request(table: Table, waiting: Table, broker: int, now: int) -> bool:
+def may_request(at: MachineTables, now: int) -> bool:
     """True if the broker may request a block at `now` (ms since 1970)."""
-    ids = table.get(_key(broker), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     if ids is not None and ids.following is not None and ids.next_id < ids.current.end:
         return False
-    request = waiting.get(_request_key(broker), BlockRequest)
+    request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     if request is None:
         return True
     return not request.is_in_flight and now >= request.backoff_deadline
 
 
-def is_acceptable(table: Table, broker: int, first: int, size: int) -> bool:
+def is_acceptable(at: MachineTables, first: int, size: int) -> bool:
     """True if a block may follow: no overlap, and within int64."""
-    ids = table.get(_key(broker), ProducerIds)
+    ids = at.tables.metadata.get(_key(at), ProducerIds)
     end = ids.current.end if ids is not None else 0
     return first >= max(end, 0) and size >= 0 and first <= INT64_MAX - size
 
 
-def request_sent(waiting: Table, broker: int) -> None:
-    waiting.put(_request_key(broker), BlockRequest(is_in_flight=True))
+def request_sent(at: MachineTables) -> None:
+    at.tables.in_flight.put(_request_key(at), BlockRequest(is_in_flight=True))
 
 
-def request_completed(waiting: Table, broker: int) -> None:
-    waiting.drop(_request_key(broker))
+def request_completed(at: MachineTables) -> None:
+    at.tables.in_flight.drop(_request_key(at))
 
 
-def request_failed(waiting: Table, broker: int, now: int) -> None:
+def request_failed(at: MachineTables, now: int) -> None:
     """Start the backoff at `now`."""
-    waiting.put(_request_key(broker), BlockRequest(backoff_deadline=now + BACKOFF_MS))
+    at.tables.in_flight.put(_request_key(at), BlockRequest(backoff_deadline=now + BACKOFF_MS))
 
 
-def is_in_flight(waiting: Table, broker: int) -> bool:
-    request = waiting.get(_request_key(broker), BlockRequest)
+def is_in_flight(at: MachineTables) -> bool:
+    request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     return request is not None and request.is_in_flight
 
 
-def ids_exhausted(waiting: Table, broker: int) -> None:
-    waiting.put(_request_key(broker), BlockRequest(is_exhausted=True))
+def ids_exhausted(at: MachineTables) -> None:
+    at.tables.in_flight.put(_request_key(at), BlockRequest(is_exhausted=True))
 
 
-def is_exhausted(waiting: Table, broker: int) -> bool:
-    request = waiting.get(_request_key(broker), BlockRequest)
+def is_exhausted(at: MachineTables) -> bool:
+    request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     return request is not None and request.is_exhausted
 
 
-def watch_key(broker: int) -> str:
-    return _key(broker)
+def watch_key(at: MachineTables) -> str:
+    return _key(at)

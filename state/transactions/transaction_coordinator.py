@@ -62,7 +62,7 @@ def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | 
     error = transaction_error(broker, transactional_id)
     if error is not Error.NONE:
         return error
-    return transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
+    return transactional_ids.metadata(broker, transactional_id)
 
 
 def init_producer_id(
@@ -127,11 +127,7 @@ def add_partitions(
 
 
 def end(
-    broker: Broker,
-    transactional_id: str,
-    holder: ProducerIdAndEpoch,
-    is_commit: bool,
-    version: int,
+    broker: Broker, transactional_id: str, holder: ProducerIdAndEpoch, is_commit: bool, version: int
 ) -> CoordinatorResult:
     """Handle EndTxn. `holder` changes if the end bumps the epoch."""
     current = find(broker, transactional_id)
@@ -177,9 +173,7 @@ def expired(broker: Broker) -> list[TransactionalIdExpired]:
     expiration_ms = broker.settings.transactional_id_expiration_ms
     return [
         TransactionalIdExpired(transactional_id)
-        for transactional_id, current in transactional_ids.all_ids(
-            broker.tables.transactions, broker.id
-        )
+        for transactional_id, current in transactional_ids.all_ids(broker)
         if transactions.is_expired(current, broker.now, expiration_ms)
         and not transactional_ids.is_busy(broker, transactional_id)
     ]
@@ -219,9 +213,7 @@ def _prepare(
     if not messages:
         records.append(transactional_ids.metadata_record(broker, transactional_id, completed))
     return CoordinatorResult(
-        records=records,
-        messages=[*allocated.messages, *messages],
-        holder=_holder(completed),
+        records=records, messages=[*allocated.messages, *messages], holder=_holder(completed)
     )
 
 

@@ -101,7 +101,7 @@ def on_response(broker: Broker, message: Message, response: WriteTxnMarkersRespo
     body = message.body
     assert isinstance(body, WriteTxnMarkersRequest), message
     (marker,), (result,) = body.markers, response.markers
-    current = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
+    current = transactional_ids.metadata(broker, transactional_id)
     is_unavailable = current is None or transactional_ids.is_busy(broker, transactional_id)
     if current is None or is_unavailable or not _is_current(current, marker):
         return Decision()

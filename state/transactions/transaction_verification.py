@@ -42,7 +42,7 @@ from brokertwin.protocol.generated.add_partitions_to_txn import (
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
-from brokertwin.state.core.tables import Table, cached_key
+from brokertwin.state.core.tables import MachineTables, cached_key
 from brokertwin.state.logs.producer import Verification
 
 KNOWS_ABORTABLE_SINCE = 11
@@ -64,9 +64,9 @@ def _key(broker: int, topic_id: Uuid, partition: int) -> str:
 
 
 def find(
-    table: Table, broker: int, topic_id: Uuid, partition: int, producer_id: int
+    at: MachineTables, topic_id: Uuid, partition: int, producer_id: int
 ) -> Verification | None:
-    item = table.get(_key(broker, topic_id, partition), Verifications)
+    item = at.tables.in_flight.get(_key(at.id, topic_id, partition), Verifications)
     return None if item is None else item.by_producer.get(producer_id)
 
 
@@ -87,20 +87,20 @@ def start(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: b
         known.lowest_sequence = min(known.lowest_sequence, batch.base_sequence)
 
 
-def forget(table: Table, broker: int, topic_id: Uuid, partition: int, producer_id: int) -> None:
+def forget(at: MachineTables, topic_id: Uuid, partition: int, producer_id: int) -> None:
     """Drop a producer's verification: its transaction has begun or ended."""
-    key = _key(broker, topic_id, partition)
-    item = table.get(key, Verifications)
+    key = _key(at.id, topic_id, partition)
+    item = at.tables.in_flight.get(key, Verifications)
     if item is None or producer_id not in item.by_producer:
         return
     if len(item.by_producer) == 1:
-        table.drop(key)
+        at.tables.in_flight.drop(key)
     else:
-        del table.change(key, Verifications).by_producer[producer_id]
+        del at.tables.in_flight.change(key, Verifications).by_producer[producer_id]
 
 
-def forget_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    table.drop(_key(broker, topic_id, partition))
+def forget_partition(at: MachineTables, topic_id: Uuid, partition: int) -> None:
+    at.tables.in_flight.drop(_key(at.id, topic_id, partition))
 
 
 def request(
@@ -145,7 +145,6 @@ _RETRIED = frozenset(
 
 
 def produce_error(error: Error, version: int) -> Error:
-    """Return the error of a Produce for an error of the coordinator."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
     if error is Error.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_SINCE:

@@ -27,7 +27,7 @@ from brokertwin.state.core.records import (
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     PREPARED,
@@ -58,14 +58,14 @@ def transactional_id_of(key: str) -> str:
     return key.split("/", 2)[2]
 
 
-def metadata(table: Table, broker: int, transactional_id: str) -> TransactionMetadata | None:
-    return table.get(_key(broker, transactional_id), TransactionMetadata)
+def metadata(at: MachineTables, transactional_id: str) -> TransactionMetadata | None:
+    return at.tables.transactions.get(_key(at.id, transactional_id), TransactionMetadata)
 
 
-def all_ids(table: Table, broker: int) -> Iterator[tuple[str, TransactionMetadata]]:
+def all_ids(at: MachineTables) -> Iterator[tuple[str, TransactionMetadata]]:
     """Yield the ids of a broker with their metadata, sorted."""
-    prefix = _key(broker, "")
-    for key, current in table.items(prefix, TransactionMetadata):
+    prefix = _key(at.id, "")
+    for key, current in at.tables.transactions.items(prefix, TransactionMetadata):
         yield key.removeprefix(prefix), current
 
 
@@ -133,7 +133,7 @@ def end_write(broker: Broker, transactional_id: str) -> None:
 
 def reset_timer(broker: Broker, transactional_id: str) -> None:
     """Set an id's timer according to its stored metadata."""
-    current = metadata(broker.tables.transactions, broker.id, transactional_id)
+    current = metadata(broker, transactional_id)
     if current is None:
         cancel_check(broker, transactional_id)
     else:
@@ -160,17 +160,21 @@ def _timer(broker: int, transactional_id: str) -> str:
     return f"{TIMER}/{broker}/{transactional_id}"
 
 
-@applies(TransactionMetadataWritten, to="transactions")
-def apply_written(table: Table, broker: int, record: TransactionMetadataWritten) -> None:
-    table.put(_key(broker, record.transactional_id), msgspec.structs.replace(record.metadata))
+@applies(TransactionMetadataWritten)
+def apply_written(at: MachineTables, record: TransactionMetadataWritten) -> None:
+    at.tables.transactions.put(
+        _key(at.id, record.transactional_id), msgspec.structs.replace(record.metadata)
+    )
 
 
-@applies(TransactionMarkersWritten, to="transactions")
-def apply_markers(table: Table, broker: int, record: TransactionMarkersWritten) -> None:
-    current = table.change(_key(broker, record.transactional_id), TransactionMetadata)
+@applies(TransactionMarkersWritten)
+def apply_markers(at: MachineTables, record: TransactionMarkersWritten) -> None:
+    current = at.tables.transactions.change(
+        _key(at.id, record.transactional_id), TransactionMetadata
+    )
     current.partitions = dict(record.partitions)
 
 
-@applies(TransactionalIdExpired, to="transactions")
-def apply_expired(table: Table, broker: int, record: TransactionalIdExpired) -> None:
-    table.drop(_key(broker, record.transactional_id))
+@applies(TransactionalIdExpired)
+def apply_expired(at: MachineTables, record: TransactionalIdExpired) -> None:
+    at.tables.transactions.drop(_key(at.id, record.transactional_id))

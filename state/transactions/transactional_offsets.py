@@ -25,7 +25,7 @@ from brokertwin.state.core.records import (
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
 )
-from brokertwin.state.core.tables import Table, cached_key, escape
+from brokertwin.state.core.tables import MachineTables, Table, cached_key, escape
 from brokertwin.state.groups import committed_offsets, groups
 
 NO_PRODUCER_ID = -1
@@ -72,20 +72,20 @@ def is_index(key: str) -> bool:
     return key.split("/", 2)[1] == "pending-in"
 
 
-def index(table: Table, broker: int, key: str) -> None:
+def index(at: MachineTables, key: str) -> None:
     """Add new pending offsets (if `key` is such an item) to the index."""
-    for producer_id in _producers(table, key):
-        _add_to_index(table, broker, producer_id, committed_offsets.group_of(key))
+    for producer_id in _producers(at.tables.groups, key):
+        _add_to_index(at, producer_id, committed_offsets.group_of(key))
 
 
-def unindex(table: Table, broker: int, key: str) -> None:
+def unindex(at: MachineTables, key: str) -> None:
     """Remove pending offsets (if `key` is such an item) from the index."""
-    for producer_id in _producers(table, key):
-        _remove_from_index(table, broker, producer_id, [committed_offsets.group_of(key)])
+    for producer_id in _producers(at.tables.groups, key):
+        _remove_from_index(at, producer_id, [committed_offsets.group_of(key)])
 
 
-def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
-    pending = table.get(_key(broker, group_id), PendingOffsets)
+def unstable(at: MachineTables, group_id: str) -> set[tuple[str, int]]:
+    pending = at.tables.groups.get(_key(at.id, group_id), PendingOffsets)
     offsets = pending.offsets if pending is not None else []
     return {(each.offset.topic, each.offset.partition) for each in offsets}
 
@@ -105,21 +105,19 @@ def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
 def marker_records(
     broker: Broker, producer_id: int, partition: int, is_commit: bool
 ) -> list[Record]:
-    """Return the records of a marker in a partition of `__consumer_offsets`."""
-    table = broker.tables.groups
     group_ids = groups_of(broker, producer_id, partition)
     if not group_ids:
         return []
     records: list[Record] = []
     if is_commit:
         for group_id in group_ids:
-            records.extend(_committed(table, broker.id, group_id, producer_id))
+            records.extend(_committed(broker, group_id, producer_id))
     return [*records, TransactionalOffsetsEnded(producer_id, group_ids)]
 
 
-def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> list[OffsetCommitted]:
+def _committed(at: MachineTables, group_id: str, producer_id: int) -> list[OffsetCommitted]:
     """Return the last pending offset of each partition."""
-    pending = table.get(_key(broker, group_id), PendingOffsets) or PendingOffsets([])
+    pending = at.tables.groups.get(_key(at.id, group_id), PendingOffsets) or PendingOffsets([])
     last = {
         (each.offset.topic, each.offset.partition): each
         for each in pending.offsets
@@ -142,33 +140,33 @@ def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> li
     ]
 
 
-@applies(TransactionalOffsetsWritten, to="groups")
-def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten) -> None:
+@applies(TransactionalOffsetsWritten)
+def apply_written(at: MachineTables, record: TransactionalOffsetsWritten) -> None:
     """Store pending offsets; create the group if it does not exist."""
-    groups.ensure(table, broker, record.group_id)
-    key = _key(broker, record.group_id)
-    if key not in table:
-        table.put(key, PendingOffsets([]))
-    table.change(key, PendingOffsets).offsets.extend(
+    groups.ensure(at, record.group_id)
+    key = _key(at.id, record.group_id)
+    if key not in at.tables.groups:
+        at.tables.groups.put(key, PendingOffsets([]))
+    at.tables.groups.change(key, PendingOffsets).offsets.extend(
         PendingOffset(record.producer_id, record.commit_timestamp, offset)
         for offset in record.offsets
     )
-    _add_to_index(table, broker, record.producer_id, record.group_id)
+    _add_to_index(at, record.producer_id, record.group_id)
 
 
-@applies(TransactionalOffsetsEnded, to="groups")
-def apply_ended(table: Table, broker: int, record: TransactionalOffsetsEnded) -> None:
+@applies(TransactionalOffsetsEnded)
+def apply_ended(at: MachineTables, record: TransactionalOffsetsEnded) -> None:
     for group_id in record.group_ids:
-        _retain(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
-    _remove_from_index(table, broker, record.producer_id, record.group_ids)
+        _retain(at, group_id, lambda each: each.producer_id != record.producer_id)
+    _remove_from_index(at, record.producer_id, record.group_ids)
 
 
-def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
+def apply_committed(at: MachineTables, record: OffsetCommitted) -> None:
     """Mark older pending offsets of a committed offset's partition."""
-    key = _key(broker, record.group_id)
-    if key not in table:
+    key = _key(at.id, record.group_id)
+    if key not in at.tables.groups:
         return
-    offsets = table.change(key, PendingOffsets).offsets
+    offsets = at.tables.groups.change(key, PendingOffsets).offsets
     before = len(offsets)
     if record.producer_id != NO_PRODUCER_ID:
         own = [
@@ -182,37 +180,29 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
             each.is_superseded = True
 
 
-def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
+def apply_deleted(at: MachineTables, record: OffsetDeleted) -> None:
     """Drop pending offsets of a tombstone's partition."""
-    _retain(
-        table,
-        broker,
-        record.group_id,
-        lambda each: not each.is_of(record.topic, record.partition),
-    )
+    _retain(at, record.group_id, lambda each: not each.is_of(record.topic, record.partition))
 
 
-def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
-    """Return tombstones for pending offsets of a deleted topic."""
+def tombstones_of_topic(at: MachineTables, topic_name: str) -> list[OffsetDeleted]:
     return [
         OffsetDeleted(committed_offsets.group_of(key), topic_name, partition)
-        for key, pending in table.items(f"{broker}/pending/", PendingOffsets)
+        for key, pending in at.tables.groups.items(f"{at.id}/pending/", PendingOffsets)
         for partition in sorted(
             {each.offset.partition for each in pending.offsets if each.offset.topic == topic_name}
         )
     ]
 
 
-def _retain(
-    table: Table, broker: int, group_id: str, is_kept: Callable[[PendingOffset], bool]
-) -> None:
-    key = _key(broker, group_id)
-    if key not in table:
+def _retain(at: MachineTables, group_id: str, is_kept: Callable[[PendingOffset], bool]) -> None:
+    key = _key(at.id, group_id)
+    if key not in at.tables.groups:
         return
-    pending = table.change(key, PendingOffsets)
+    pending = at.tables.groups.change(key, PendingOffsets)
     pending.offsets = [each for each in pending.offsets if is_kept(each)]
     if not pending.offsets:
-        table.drop(key)
+        at.tables.groups.drop(key)
 
 
 def _producers(table: Table, key: str) -> list[int]:
@@ -220,19 +210,19 @@ def _producers(table: Table, key: str) -> list[int]:
     return sorted({each.producer_id for each in pending.offsets}) if pending is not None else []
 
 
-def _add_to_index(table: Table, broker: int, producer_id: int, group_id: str) -> None:
-    key = _index_key(broker, producer_id)
-    if key not in table:
-        table.put(key, ProducerGroups([]))
-    index = table.change(key, ProducerGroups)
+def _add_to_index(at: MachineTables, producer_id: int, group_id: str) -> None:
+    key = _index_key(at.id, producer_id)
+    if key not in at.tables.groups:
+        at.tables.groups.put(key, ProducerGroups([]))
+    index = at.tables.groups.change(key, ProducerGroups)
     index.group_ids = sorted({*index.group_ids, group_id})
 
 
-def _remove_from_index(table: Table, broker: int, producer_id: int, group_ids: list[str]) -> None:
-    key = _index_key(broker, producer_id)
-    if key not in table:
+def _remove_from_index(at: MachineTables, producer_id: int, group_ids: list[str]) -> None:
+    key = _index_key(at.id, producer_id)
+    if key not in at.tables.groups:
         return
-    index = table.change(key, ProducerGroups)
+    index = at.tables.groups.change(key, ProducerGroups)
     index.group_ids = [each for each in index.group_ids if each not in group_ids]
     if not index.group_ids:
-        table.drop(key)
+        at.tables.groups.drop(key)

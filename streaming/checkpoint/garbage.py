@@ -99,7 +99,7 @@ def needed_by_logs(cluster: str, tables: CellTables) -> Iterator[Need]:
     """Yield the rows referenced by index entries of the state."""
     for broker, log in _logs(tables):
         by = _log_name(cluster, log)
-        for batch in logs.batches_from(tables.logs, broker, log, log.log_start_offset):
+        for batch in logs.batches_from(tables.of(broker), log, log.log_start_offset):
             locator = Locator.of(batch.locator or "")
             if locator is not None:
                 yield Need(locator, by)
@@ -109,7 +109,7 @@ def named_segments(cluster: str, tables: CellTables) -> dict[SegmentKey, NamedSe
     """The sealed segments of the state; uses the lowest log start of replicas."""
     found: dict[SegmentKey, NamedSegment] = {}
     for broker, log in _logs(tables):
-        for segment in logs.sealed_segments(tables.logs, broker, log):
+        for segment in logs.sealed_segments(tables.of(broker), log):
             key = SegmentKey(cluster, log.topic_id, log.partition, segment.base_offset)
             named = NamedSegment(log.log_start_offset, _log_name(cluster, log))
             found[key] = min(named, found.get(key, named))

@@ -27,10 +27,7 @@ from brokertwin.streaming.job.clock import now_ms
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_FILES = {
-    "schema": "state/0/0/_metadata/schema",
-    "operators": "state/0/_metadata/metadata",
-}
+SPARK_FILES = {"schema": "state/0/0/_metadata/schema", "operators": "state/0/_metadata/metadata"}
 """Checkpoint files that a snapshot includes, by their name in it."""
 
 CONFIGURATION = "configuration.json"

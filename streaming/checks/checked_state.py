@@ -175,10 +175,7 @@ def _place(row: SnapshotRow) -> tuple[str, str, str, int]:
 
 
 def state_and_topic(
-    cluster: str,
-    state: Iterable[SnapshotRow],
-    topic: Iterable[TopicRow],
-    ends: Mapping[int, int],
+    cluster: str, state: Iterable[SnapshotRow], topic: Iterable[TopicRow], ends: Mapping[int, int]
 ) -> Iterator[Violation]:
     """Yield the differences between committed offsets and the compacted topic of their cluster.
 

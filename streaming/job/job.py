@@ -119,7 +119,6 @@ def start_query(
 
 
 def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "DataFrame":
-    """The topic `requests`."""
     return (
         session.readStream.format("kafka")
         .options(**job.client.for_spark())

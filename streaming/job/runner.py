@@ -101,9 +101,7 @@ class Ended:
 
 @contextmanager
 def prepared(
-    settings: Settings,
-    broker_settings: BrokerSettings,
-    say: Callable[[str], None] = lambda _: None,
+    settings: Settings, broker_settings: BrokerSettings, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[job.StreamingJob]:
     """Prepare topics and checkpoint; the checkpoint is locked inside.
 

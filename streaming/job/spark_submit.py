@@ -29,7 +29,6 @@ def configuration() -> dict[str, str]:
 
 
 def master() -> str | None:
-    """The master given to `spark-submit`."""
     return configuration().get(MASTER)
 
 

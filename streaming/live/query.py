@@ -58,7 +58,6 @@ class LiveQuery:
 
 
 def specs() -> list[TopicSpec]:
-    """The topics that the query writes."""
     return [
         TopicSpec(operator.FINDINGS, 1, _ROWS),
         *(TopicSpec(each.name, 1, _COMPACTED, _SOON) for each in tables.TABLES if each.has_topic),

@@ -135,9 +135,7 @@ class ReadRows(NamedTuple):
 
 
 def read_rows(
-    lines: Iterable[TopicLine],
-    facts: Mapping[str, ClusterFacts],
-    zone: tzinfo = UTC,
+    lines: Iterable[TopicLine], facts: Mapping[str, ClusterFacts], zone: tzinfo = UTC
 ) -> ReadRows:
     """Read the rows of partitions.
 

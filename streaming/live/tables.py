@@ -229,7 +229,7 @@ def _group(_: EntityKey, group: Any) -> Row | None:
     values = {
         "group_id": membership.group,
         "generation": membership.number,
-        "members": membership.count(),
+        "members": len(membership.members) if membership.alive is None else membership.alive,
         "leader": membership.leader or None,
         "offsets": len(group.offsets.offsets),
         "last_used_ms": group.newest,
@@ -308,7 +308,6 @@ STATE_SCHEMA = ", ".join(["entity BINARY", *(f"{each.column} {each.struct}" for 
 
 
 def state_of(entity: bytes, row: Row | None) -> tuple[Any, ...]:
-    """The state row of an entity, for Spark."""
     structs = [
         _as_tuple(row.values) if row is not None and row.table is each else None for each in TABLES
     ]

@@ -27,6 +27,8 @@ from tests.support.sources import ROOT
 BREAKS = Path(__file__).parent / "breaks.txt"
 OURS = ("tests", "brokertwin")
 FAILED = pytest.ExitCode.TESTS_FAILED
+LIMIT = ("--timeout", "60", "--timeout-method", "thread")
+"""A break may leave threads waiting for ever: the child then ends with the code of a failure."""
 
 
 class Break(NamedTuple):
@@ -84,7 +86,7 @@ def _run(copy: Path, tests: list[str]) -> int:
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *LIMIT, *tests])
     os._exit(code)
 
 

@@ -75,7 +75,7 @@ def update(
 
 
 def test_example_1_the_next_update_is_due_when_the_last_one_expires() -> None:
-    metadata = constant(100, 300_000)
+    metadata = constant(100, MetadataSettings().metadata_max_age_ms)
     update(metadata, now=15_467)
     times = {15_628: 299_839, 15_700: 299_767, 15_706: 299_761, 15_720: 299_747, 15_741: 299_726}
     assert {now: metadata.time_to_next_update(now) for now in times} == times
@@ -91,7 +91,7 @@ def test_example_2_back_off_holds_a_request_back(
     metadata = constant(backoff_ms, max_age_ms)
     update(metadata, now=10_000)
     assert metadata.time_to_next_update(10_000) == untouched
-    metadata.request_update()
+    assert metadata.request_update() == metadata.update_version
     assert metadata.time_to_next_update(10_000) == requested
     assert metadata.time_to_next_update(11_000) == 0
 
@@ -349,11 +349,11 @@ def test_a_closed_metadata_takes_no_update() -> None:
 def test_the_snapshot_finds_leaders_by_node_and_by_topic() -> None:
     metadata = Metadata()
     led = [partition(0), partition(1, leader_id=1), partition(2, leader_id=9)]
-    update(
-        metadata,
-        metadata_response(topic("topic", *led), topic("__consumer_offsets", is_internal=True)),
-    )
+    secret = topic("secret", partition(0), error_code=Error.TOPIC_AUTHORIZATION_FAILED)
+    internal = topic("__consumer_offsets", is_internal=True)
+    update(metadata, metadata_response(topic("topic", *led), secret, internal))
     snapshot = metadata.snapshot
+    assert (snapshot.unauthorized_topics, snapshot.partition_count("secret")) == ({"secret"}, None)
     assert [p.partition.partition for p in snapshot.by_node[1]] == [1]
     assert snapshot.leader(TopicPartition("topic", 2)) is None
     assert snapshot.leader(TopicPartition("topic", 1)) == Node(1, "host", 9093)

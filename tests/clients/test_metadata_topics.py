@@ -11,6 +11,7 @@ from brokertwin.clients.metadata_wait import (
     WaitFor,
 )
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.metadata import (
     MetadataResponse,
@@ -20,7 +21,7 @@ from brokertwin.protocol.generated.metadata import (
 )
 
 LATEST = 13
-MAX_BLOCK_MS = 60_000
+MAX_BLOCK_MS = ProducerConfig().max_block_ms
 
 
 def producer(max_age_ms: int = 300_000) -> ProducerMetadata:
@@ -171,7 +172,9 @@ def test_a_wake_up_without_a_new_version_keeps_waiting() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     assert wait.start(0) == WaitFor(0, 60_000)
+    asked = metadata.request_version
     assert wait.resume(100) == WaitFor(0, 59_900)
+    assert metadata.request_version == asked
 
 
 def test_a_nonexistent_topic_times_out() -> None:

@@ -1,4 +1,4 @@
-"""What rounds have shown, kept in a file and told as a table in docs/reliability.md."""
+"""What rounds have shown, kept in a file and told as a table in tests/faults/README.md."""
 
 import json
 import statistics
@@ -9,7 +9,7 @@ from tests.faults.cases import CASES
 from tests.faults.rounds import Round
 from tests.support.sources import ROOT
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "tests" / "faults" / "README.md"
 BEGIN, END = "[comment]: # (faults: the runner writes from here)", "[comment]: # (to here)"
 HEAD = """\
 | case | fault | rounds | events | lost/duplicated/rewritten | recovery, s (maximum) |

@@ -10,12 +10,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
+from brokertwin.clients.io import batch_reader
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.kafka_io.topics import login_error
-from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import BatchPartition
+from brokertwin.protocol.batch_headers import BatchPartition
 from brokertwin.settings import default_home, load
 from brokertwin.state.core import outputs
 from tests.support.certificates import Authority, Identity

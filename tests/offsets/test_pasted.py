@@ -180,9 +180,16 @@ def test_tables_of_described_groups() -> None:
         "",
         f"GROUP  {HEADER}",
         "two words scans 0 1 9 8 - - -",
+        "parcels scans 2 7 9 2 my app-1-5d66 /10.0.0.9 my app",
+        "two 5 5 0 6 9 3 m /1 c",
     )
     assert moves == []
-    assert pasted.described == {SCANS: 6, OffsetKey("two words", "scans", 0): 1}
+    assert pasted.described == {
+        SCANS: 6,
+        OffsetKey("two words", "scans", 0): 1,
+        OffsetKey("parcels", "scans", 2): 7,
+        OffsetKey("two 5", "5", 0): 6,
+    }
     assert pasted.unread == {}
 
 
@@ -192,6 +199,12 @@ def test_verbose_table_of_kafka_4_has_leader_epochs() -> None:
     _, pasted = read(f"GROUP  {header}", *rows)
     assert pasted.described == {SCANS: 6, OffsetKey("parcels", "scans", 1): 4}
     assert pasted.unread == {}
+
+
+@pytest.mark.parametrize("prefix", ["kafka-1  | ", "2026-11-20T09:12:05Z ", "> ", "\x1b[1m"])
+def test_tables_may_be_behind_a_prefix(prefix: str) -> None:
+    row = "parcels scans 0 6 9 3 reader-1-5d66 /10.0.0.9 reader-1"
+    assert read(f"{prefix}GROUP  {HEADER}", f"{prefix}{row}")[1].described == {SCANS: 6}
 
 
 def test_table_without_groups_needs_one() -> None:
@@ -282,6 +295,37 @@ BURROW_DETAIL = {
     "topics": {"scans": [{"offsets": [None, {"offset": 5}, {"offset": 6}], "current-lag": 3}]},
     "request": {"url": "/v3/kafka/local/consumer/parcels", "host": "h"},
 }
+KAFKA_UI = {
+    "groupId": "parcels",
+    "partitions": [{**PARTITION, "currentOffset": 6, "endOffset": 9, "host": "/10.0.0.9"}],
+}
+REST = {
+    "data": [
+        {"consumer_group_id": "parcels", "topic_name": "scans", "partition_id": 0}
+        | {"current_offset": 6, "log_end_offset": 9, "lag": 3}
+    ]
+}
+CONSOLE = {
+    "consumerGroups": [
+        {
+            "groupId": "parcels",
+            "coordinatorId": 1,
+            "topicOffsets": [
+                {"topic": "scans", "partitionOffsets": [{"partitionId": 0, "groupOffset": 6}]}
+            ],
+        }
+    ]
+}
+RPK_JSON = [{"group": "parcels", "partitions": [{**PARTITION, "current_offset": "6"}]}]
+EXPORTER = """\
+kafka_consumergroup_current_offset{consumergroup="parcels",partition="0",topic="scans"} 6
+kafka_consumergroup_current_offset{consumergroup="parcels",partition="1",topic="scans"} -1
+kafka_consumergroup_lag{consumergroup="parcels",partition="0",topic="scans"} 3
+"""
+LAG_EXPORTER = (
+    'kafka_consumergroup_group_offset{cluster_name="c",group="parcels",topic="scans",partition="0"'
+    ',client_id="r"} 6.0'
+)
 CHECKPOINT = (
     "Checkpoint{consumerGroupId=parcels, topicPartition=scans-0, upstreamOffset=8,"
     " downstreamOffset=6, metadata=}"
@@ -291,11 +335,23 @@ CHECKPOINT = (
 @pytest.mark.parametrize(
     "text",
     [
-        *(RPK, KAF, RESET, CHECKPOINT),
+        *(RPK, KAF, RESET, CHECKPOINT, EXPORTER, LAG_EXPORTER, "parcels,scans,0,6"),
         *(json.dumps(each, indent=2) for each in (AKHQ, {"results": [AKHQ]})),
-        *(json.dumps(each) for each in (BURROW, BURROW_DETAIL)),
+        *(json.dumps(each) for each in (BURROW, BURROW_DETAIL, KAFKA_UI, REST, CONSOLE, RPK_JSON)),
     ],
-    ids=["rpk", "kaf", "reset", "checkpoint", "AKHQ", "AKHQ, page", "Burrow", "Burrow, detail"],
+    ids=[
+        *("rpk", "kaf", "reset", "checkpoint", "kafka_exporter", "lag exporter", "export"),
+        *(
+            "AKHQ",
+            "AKHQ, page",
+            "Burrow",
+            "Burrow, detail",
+            "Kafka UI",
+            "REST",
+            "console",
+            "rpk -j",
+        ),
+    ],
 )
 def test_tables_and_json_of_other_tools(text: str) -> None:
     moves, pasted = read(*text.splitlines())

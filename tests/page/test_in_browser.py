@@ -21,7 +21,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The incident page of a recording; problems of its scripts are collected in `.problems`."""
     audited = whole(NAME)
     path = tmp_path_factory.mktemp("page") / "incident.html"
-    document = incident.document(audited.history, audited.findings, NAME)
+    document = incident.document(audited.history, audited.findings, [NAME])
     path.write_text(incident_page(document), encoding="utf-8")
     with opened(path) as page:
         page.wait_for_selector(".row canvas")
@@ -54,14 +54,16 @@ def _noted(page: Any, url: str, path: Path) -> None:
 def test_a_finding_leads_to_its_moment_its_state_and_its_exchange(page: Any) -> None:
     page.keyboard.press("f")
     moment = page.locator(".moment")
-    assert "group group_kp.5.group at" in moment.inner_text()
+    assert "group group_kp.5.group after the response at" in moment.inner_text()
     assert "JOIN_GROUP" in moment.inner_text()
     assert "lane=group" in page.url
     link = page.url
     page.goto("about:blank")
     page.goto(link)
     page.wait_for_selector(".moment h2")
-    assert "group group_kp.5.group at" in page.locator(".moment").inner_text(), "a link to a moment"
+    assert "group group_kp.5.group after the response at" in page.locator(".moment").inner_text(), (
+        "a link to a moment"
+    )
 
 
 def test_zoom_and_whole_recording(page: Any) -> None:
@@ -81,13 +83,13 @@ def test_the_arrow_keys_go_through_changes_and_lanes(page: Any) -> None:
     after = page.locator(".moment h2").inner_text()
     assert before != after
     page.keyboard.press("ArrowDown")
-    assert "client" in page.locator(".moment h2").inner_text()
+    assert "broker 1" in page.locator(".moment h2").inner_text()
 
 
 def test_a_search_leaves_what_matches(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("events-3")
-    page.wait_for_function("document.querySelectorAll('[role=row] canvas').length === 1")
+    page.wait_for_function("document.querySelectorAll('[role=row] canvas').length === 3")
     page.keyboard.press("Escape")
     page.wait_for_function("document.querySelectorAll('[role=row] canvas').length > 3")
 

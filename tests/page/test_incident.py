@@ -9,6 +9,8 @@ import pytest
 
 from brokertwin.page import incident
 from brokertwin.page.assembly import MODULES, asset, incident_page
+from brokertwin.recordings.history.memberships import Membership
+from brokertwin.recordings.history.sessions import CACHES
 from tests.support.audits import whole
 
 GROUP = "group_kp"
@@ -16,7 +18,7 @@ GROUP = "group_kp"
 
 def document(name: str = GROUP) -> dict[str, object]:
     audited = whole(name)
-    made = incident.document(audited.history, audited.findings, name)
+    made = incident.document(audited.history, audited.findings, [name])
     return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
 
@@ -47,6 +49,29 @@ def test_a_group_shows_its_generation_and_members_at_a_moment() -> None:
     assert state_at(group, -1) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "group", "label", "began"),
+    [
+        ("raw_group_errors", "raw_group_errors.17.group", "generation 5, 0 members", 9_708),
+        ("static_members_classic", "group", "generation 1, 2 members", 20_827),
+        ("consumer_protocol", "group", "epoch 4, 2 members", 8_759),
+        ("share_sessions", "si-first", "epoch 2, 1 of 1 silent", 4_057),
+    ],
+)
+def test_a_member_is_gone_from_the_moment_it_expires(
+    name: str, group: str, label: str, began: int
+) -> None:
+    spans = lane(document(name), "group", group)["spans"]
+    assert (began, label) in [(span[0], span[2]) for span in spans]
+
+
+def test_a_member_that_goes_on_later_has_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coordinator was gone for longer than its session."""
+    monkeypatch.setattr(Membership, "alive_at", lambda self, time, known: {})
+    group = lane(document("group_kp"), "group")
+    assert "generation 3, 1 member" in [span[2] for span in group["spans"]]
+
+
 def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> None:
     page = document()
     state = state_at(lane(page, "group"), page["span"] + 1)
@@ -56,11 +81,24 @@ def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> No
     assert newest.items() <= state.items()
 
 
-def test_a_mark_is_the_evidence_of_a_finding() -> None:
-    page = document()
-    (finding,) = page["findings"]
-    marks = {tuple(mark[:2]) for each in page["lanes"] for mark in each["marks"]}
-    assert {(row["t"], row["at"]) for row in finding["evidence"]} <= marks
+def test_the_lane_of_a_broker_has_its_open_fetch_sessions() -> None:
+    page = document("fetch_session_assign")
+    (cache,) = whole("fetch_session_assign").history.recording.observed(CACHES).entities.values()
+    open_ones = {n: each for n, each in cache.sessions.items() if each.used and not each.closed}
+    state = state_at(lane(page, "session"), page["span"] + 1)
+    assert {name: str(value).split(",")[0] for name, value in state.items()} == {
+        f"session {number}": f"epoch {each.epoch}" for number, each in open_ones.items()
+    }
+    assert open_ones
+
+
+@pytest.mark.parametrize("name", [GROUP, "leader_kill"])
+def test_the_evidence_of_a_finding_is_marked_in_the_lane_of_its_subject(name: str) -> None:
+    page = document(name)
+    worst = page["findings"][0]
+    marks = {tuple(mark[:2]) for mark in lane(page, *worst["subject"].split())["marks"]}
+    assert {(row["t"], row["at"]) for row in worst["evidence"]} <= marks
+    assert page["title"].startswith(f"{worst['kind']}: {worst['subject']}")
 
 
 def test_changes_of_a_busy_lane_are_merged_and_end_in_the_same_state(

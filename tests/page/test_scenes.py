@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from brokertwin.protocol.errors import error_name
 from tests.support.batches import batch
 from tests.support.gateways import KEYS, Client, decode_response
 from tests.support.goldens import IS_LIVE, real_broker, tape
+from tests.support.patience import wait_until
+from tests.support.schedules import SETTINGS, real_cluster
 
 NAMES = sorted(path.name for path in (ASSETS / SCENES).iterdir())
 Step = Mapping[str, Any]
@@ -104,35 +107,51 @@ TRANSIENT = {
     *("COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS", "UNKNOWN_TOPIC_OR_PARTITION"),
 }
 
-ON_ONE_BROKER = [name for name in NAMES if scene_of(name)["brokers"] == [1]]
-
 
 @pytest.mark.compares
-@pytest.mark.parametrize("name", ON_ONE_BROKER)
-def test_a_scene_plays_like_a_real_broker(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scene_plays_like_real_brokers(name: str, tmp_path: Path) -> None:
     scene = scene_of(name)
     player = Player(scene)
     steps = list(_soon(scene))
     assert len(steps) >= 3
-    with tape(f"page/{name.removesuffix('.json')}") as recorded, real_broker(tmp_path) as address:
-        real = Real(address, scene) if IS_LIVE else None
+    with tape(f"page/{name.removesuffix('.json')}") as recorded, _real(scene, tmp_path) as real:
         for step in steps:
             found = player.do(step)
             ours = [_outcome(each["response"]) for each in found["responses"]]
             request = [step.get("api"), step.get("version"), step.get("request"), found["waits"]]
-            theirs = recorded.response(
-                request, lambda step=step, found=found: real.outcomes(step, found) if real else []
-            )
-            assert ours == theirs, step["say"]
-        if real is not None:
-            real.close()
+
+            def send(step: Step = step, found: Mapping[str, Any] = found) -> list[Any]:
+                assert real is not None
+                made = real.outcomes(step, found)
+                real.settle(player)
+                return made
+
+            assert ours == recorded.response(request, send), step["say"]
 
 
 def _soon(scene: Mapping[str, Any]) -> Iterator[Step]:
+    """The steps up to one that takes one broker too long; a cluster has shorter settings."""
     for step in shown(scene):
-        if step.get("after_ms", 0) > LONGEST_MS or "event" in step:
+        if len(scene["brokers"]) == 1 and step.get("after_ms", 0) > LONGEST_MS:
             return
         yield step
+
+
+@contextmanager
+def _real(scene: Mapping[str, Any], directory: Path) -> "Iterator[Real | None]":
+    if not IS_LIVE:
+        yield None
+        return
+    with ExitStack() as stack:
+        if len(scene["brokers"]) == 1:
+            address = stack.enter_context(real_broker(directory))
+            real = Real(scene, lambda _: address)
+        else:
+            cluster = stack.enter_context(real_cluster(directory, len(scene["brokers"]), SETTINGS))
+            real = Real(scene, cluster.address, cluster.act)
+        yield real
+        real.close()
 
 
 def _outcome(body: Any) -> list[Any]:
@@ -151,14 +170,32 @@ def _values(body: Any) -> Iterator[list[Any]]:
                 yield from _values(value)
 
 
-class Real:
-    """The same steps for a real broker: a connection for each client, and values of its own."""
+VERBS = {"isolate": "halt", "rejoin": "rejoin", "stop": "stop", "start": "start"}
 
-    def __init__(self, address: Address, scene: Mapping[str, Any]) -> None:
-        self._address = address
-        self._clients: dict[str, Client] = {}
+
+class Real:
+    """The same steps for real brokers: a connection for each client, and values of its own.
+
+    Args:
+        scene: the scene; its hidden steps are sent.
+        address: of a real broker.
+        act: stops, starts or halts one. Real broker 1 is the controller, which cannot be stopped:
+            it changes its number with the first broker to which nothing happens.
+    """
+
+    def __init__(
+        self,
+        scene: Mapping[str, Any],
+        address: Callable[[int], Address],
+        act: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self._address, self._act = address, act
+        self._clients: dict[tuple[str, int], Client] = {}
         self._player = Player({"steps": []})
         self._waiting: dict[str, tuple[Step, Client]] = {}
+        hit = {step["event"]["broker"] for step in scene["steps"] if "event" in step}
+        first = next(broker for broker in scene["brokers"] if broker not in hit)
+        self._numbers = {broker: broker for broker in scene["brokers"]} | {1: first, first: 1}
         for step in scene["steps"]:
             if step.get("hidden"):
                 self._until_ready(step)
@@ -179,10 +216,14 @@ class Real:
 
     def outcomes(self, step: Step, found: Mapping[str, Any]) -> list[Any]:
         """The outcomes of the responses that the model gives in this step."""
-        time.sleep(step.get("after_ms", 0) / 1000)
-        client = self._client(step)
+        time.sleep(min(step.get("after_ms", 0), LONGEST_MS) / 1000)
         made = []
+        if "event" in step:
+            assert self._act is not None
+            verb = VERBS[step["event"]["kind"].removesuffix("-broker")]
+            self._act(verb, self._numbers[step["event"]["broker"]])
         if "api" in step:
+            client = self._client(step)
             client.send(step["api"], step["version"], self._body(step))
             self._waiting[step["api"] + step["client"]] = (step, client)
         for each in found["responses"]:
@@ -190,6 +231,20 @@ class Real:
             asked, sender = self._waiting.pop(api + who)
             made.append(self._received(asked, sender, _outcome(each["response"])))
         return made
+
+    def settle(self, player: Player) -> None:
+        """Wait until the partitions have the leaders and in-sync sets of the model."""
+        if self._act is None:
+            return
+        wanted = {
+            (row["topic"], row["partition"]): (
+                self._numbers[row["leader"]],
+                sorted(self._numbers[broker] for broker in row["isr"]),
+            )
+            for row in player.tables()["partitions"]
+        }
+        with Client(self._address(1)) as client:
+            wait_until(lambda: _described(client) == wanted, f"leaders and in-sync sets: {wanted}")
 
     def _received(self, step: Step, client: Client, expected: Any) -> list[Any]:
         """The outcome; a real broker needs a moment to become leader or coordinator."""
@@ -210,18 +265,31 @@ class Real:
         return response
 
     def _client(self, step: Step) -> Client:
-        name = step.get("client", "client")
-        if name not in self._clients:
-            self._clients[name] = Client(self._address, name=name)
-        return self._clients[name]
+        name, broker = step.get("client", "client"), self._numbers[step.get("broker", 1)]
+        if (name, broker) not in self._clients:
+            self._clients[name, broker] = Client(self._address(broker), name=name)
+        return self._clients[name, broker]
 
     def _body(self, step: Step) -> dict[str, Any]:
         body: dict[str, Any] = self._player.filled(step.get("request", {}))
+        if step["api"] == "CREATE_TOPICS" and self._act is not None:
+            replicas = {"partitionIndex": 0, "brokerIds": list(self._numbers.values())}
+            for topic in body["topics"]:
+                topic |= {"numPartitions": -1, "replicationFactor": -1, "assignments": [replicas]}
         if step["api"] == "PRODUCE":
             for topic in body["topicData"]:
                 for part in topic["partitionData"]:
                     part["records"] = _records(part.pop("batches")[0])
         return body
+
+
+def _described(client: Client) -> dict[tuple[str, int], tuple[int, list[int]]]:
+    topics = client.call("METADATA", 12, {"topics": None})["topics"]
+    return {
+        (topic["name"], each["partitionIndex"]): (each["leaderId"], sorted(each["isrNodes"]))
+        for topic in topics
+        for each in topic["partitions"]
+    }
 
 
 def _records(header: Mapping[str, Any]) -> bytes:

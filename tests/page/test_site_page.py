@@ -1,7 +1,6 @@
 """The site's page in a real Chromium: a log read under Pyodide, and scenes; nothing leaves it."""
 
 import functools
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from typer.testing import CliRunner
 
+from brokertwin.cli.main import app
 from tests.support.browsers import browser
 from tests.support.sources import ROOT
 
@@ -32,11 +33,9 @@ class Files(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's folder, as `make site` assembles it."""
-    sys.path.insert(0, str(ROOT / "docs" / "_site"))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "_site")
         import browser_page
-    finally:
-        sys.path.pop(0)
     files = browser_page.files(ROOT, ROOT / "build" / "site-scripts")
     assert files is not None
     target = tmp_path_factory.mktemp("site")
@@ -102,6 +101,17 @@ def test_a_scene_goes_forward_back_and_takes_a_request(page: Any) -> None:
     page.fill("[aria-label='Request as JSON']", '{"topics": 7}')
     page.click("text=Send >> nth=-1")
     page.wait_for_selector("p.error:has-text('topics')")
+
+
+def test_a_counterexample_opens_as_a_scene(page: Any, tmp_path: Path) -> None:
+    file = tmp_path / "torn.json"
+    CliRunner().invoke(app, ["explore", "torn-transaction-v1", "--scene", str(file)])
+    page.click("text=All scenes")
+    page.set_input_files("input[type=file]", file)
+    for step in range(1, 10):
+        page.click("#next")
+        page.wait_for_selector(f"text=step {step} of 9")
+    assert "Violated: TransactionsAsSaid" in page.inner_text("li.shown")
 
 
 def test_the_policy_allows_no_other_place(folder: Path) -> None:

@@ -77,8 +77,8 @@ def _set_high_watermark(found: Log, offset: int) -> None:
 _aborted_in, _out_of_sync, _open = log.aborted_in, leader.out_of_sync, SessionCache.open
 
 
-def _aborted_later(table: Any, broker: int, found: Log, offset: int, read: Any) -> Any:
-    aborted = _aborted_in(table, broker, found, offset, read)
+def _aborted_later(at: Any, found: Log, offset: int, read: Any) -> Any:
+    aborted = _aborted_in(at, found, offset, read)
     return [each for each in aborted if each.first_offset >= offset]
 
 

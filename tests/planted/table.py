@@ -13,8 +13,8 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates",
         "a batch that repeats one of the last five is not appended again",
         "brokertwin.state.logs.producer",
-        "            return SequenceCheck(NONE, duplicate)\n",
-        "            return ACCEPTED\n",
+        "                return SequenceCheck(NONE, each)\n",
+        "                return ACCEPTED\n",
     ),
     Planted(
         "duplicates-of-one",

@@ -74,7 +74,8 @@ def _not_in_next(found: f.MemberNotInNext, truth: KnownTruth) -> Answer:
         if each.member == found.member and each.change not in ("joined", "rejoined", "returned")
     ]
     names = {each.change for each in ends}
-    return _is(names & {"expired", "replaced"}, f"{found.member}: {sorted(names) or 'is there'}")
+    is_gone = names & {"expired", "replaced", "forgotten"}
+    return _is(is_gone, f"{found.member}: {sorted(names) or 'is there'}")
 
 
 def _member(*changes: str) -> Callable[..., Answer]:
@@ -421,7 +422,7 @@ def _cause(found: f.Finding, cause: f.Cause, truth: KnownTruth) -> Answer:
 REBALANCED_BY: dict[type[f.Cause], frozenset[str]] = {
     f.MemberJoined: frozenset({"joined", "returned", "replaced"}),
     f.MemberLeft: frozenset({"left", "away"}),
-    f.MemberDropped: frozenset({"expired", "replaced"}),
+    f.MemberDropped: frozenset({"expired", "replaced", "forgotten"}),
     f.MemberExpired: frozenset({"expired"}),
 }
 
@@ -429,12 +430,19 @@ REBALANCED_BY: dict[type[f.Cause], frozenset[str]] = {
 def _of_rebalance(
     found: f.Rebalance | f.GenerationBegan, cause: f.Cause, truth: KnownTruth
 ) -> Answer:
-    span = truth.window(found.group, found.number, found.line.end)
+    is_modern = found.line.api.endswith("_GROUP_HEARTBEAT")
+    former = found.former if is_modern and isinstance(found, f.Rebalance) else -1
+    span = truth.window(found.group, found.number, found.line.end, former)
     if span is None:
         return U
     changes = truth.changes_in(
-        found.group, span, *("joined", "returned", "left", "away", "expired", "replaced")
+        found.group,
+        span,
+        *("joined", "returned", "left", "away", "expired", "replaced", "forgotten"),
     )
+    if is_modern and truth.is_whole:  # each begins an epoch at once, but a static member may not
+        began = {each.request for each in truth.generations[found.group]}
+        changes = [each for each in changes if each.request in began]
     shown = [(each.change, each.member) for each in changes]
     if isinstance(cause, f.MemberJoinedAgain):
         again = truth.changes_in(found.group, span, "rejoined", "joined", "returned")

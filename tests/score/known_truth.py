@@ -121,17 +121,26 @@ class KnownTruth:
         came = self.changes_in(group, span, "joined", "returned", "rejoined")
         return [*self.members_at(group, span[0]).values(), *came]
 
-    def window(self, group: str, number: int, time: float) -> tuple[float, float] | None:
+    def window(
+        self, group: str, number: int, time: float, former: int = -1
+    ) -> tuple[float, float] | None:
         """From the begin of the generation before to that of a generation, with tolerance.
 
         A group that was removed and made again has the same numbers: the one next to a time counts.
+
+        Args:
+            group: its id.
+            number: of the generation.
+            time: ms since 1970.
+            former: generation that members came from; -1 for the one before.
         """
         begun = self.generations[group]
         known = [n for n, each in enumerate(begun) if each.number == number]
         if not known:
             return None
         at = min(known, key=lambda n: abs(begun[n].time - time))
-        since = begun[at - 1].time if at else float("-inf")
+        before = next((e for e in reversed(begun[:at]) if former in (-1, e.number)), None)
+        since = before.time if before is not None else float("-inf")
         return since - self.tolerance_ms, begun[at].time + self.tolerance_ms
 
     def changes_in(self, group: str, span: tuple[float, float], *kinds: str) -> list[MemberChanged]:
@@ -166,6 +175,7 @@ class KnownTruth:
             group,
             (since - self.tolerance_ms, until + self.tolerance_ms),
             *("joined", "rejoined", "left", "expired", "returned", "replaced", "away"),
+            "forgotten",
         )
 
     def is_broker_restarted(self, broker: int, since: float, until: float) -> bool:

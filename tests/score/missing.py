@@ -37,9 +37,10 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
         match fact:
             case MemberChanged(change="expired"):
                 is_shown = _is_classic(fact) and not _is_replaced(truth, fact)
+                is_shown = is_shown and not _is_back(truth, fact)
                 if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     yield Expected("member expired", f"{fact.group} {fact.member}", _of_gone(fact))
-            case MemberChanged(change="left"):
+            case MemberChanged(change="left", is_refused=False):
                 yield Expected("member left", f"{fact.group} {fact.member}", _of_left(fact))
             case MemberChanged(change="joined"):
                 is_shown = not (fact.instance and _is_restart(truth, fact))
@@ -51,7 +52,7 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
             case OffsetStored() if fact.former > fact.offset and fact.api == "OFFSET_COMMIT":
                 what = f"{fact.group} {fact.topic} {fact.former} to {fact.offset}"
                 yield Expected("offset went back", what, _of_back(fact))
-            case OffsetRemoved() if fact.api in ("OFFSET_DELETE", "DELETE_GROUPS"):
+            case OffsetRemoved(is_refused=False) if fact.api in ("OFFSET_DELETE", "DELETE_GROUPS"):
                 what = f"{fact.group} {fact.topic} by {fact.api}"
                 yield Expected("offset removed", what, _of_removed(fact))
 
@@ -74,6 +75,12 @@ def _is_restart(truth: KnownTruth, fact: MemberChanged) -> bool:
 def _is_replaced(truth: KnownTruth, fact: MemberChanged) -> bool:
     later = [each for each in truth.generations[fact.group] if each.time >= fact.time]
     return bool(later) and _has_instance(later[0].members, fact)
+
+
+def _is_back(truth: KnownTruth, fact: MemberChanged) -> bool:
+    """Whether another coordinator took over the group with a member that had expired."""
+    later = [each for each in truth.changes[fact.group] if each.time > fact.time]
+    return any(each.member == fact.member for each in later)
 
 
 def _has_instance(members: tuple[str, ...], fact: MemberChanged) -> bool:

@@ -16,11 +16,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
 from brokertwin.recordings.audit.one_pass import OnePass
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.audit.spool import Spool
-from brokertwin.recordings.formats.batches import BatchPartition, Headers
 from brokertwin.recordings.formats.growing import GrowingFiles
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import findings as f

@@ -91,9 +91,9 @@ def test_a_batch_that_a_replica_has_deleted_by_retention_was_there() -> None:
     request = audited.request(acks=-1)
     follower = min({1, 2, 3} - {audited.leader})
     (cell,) = audited.cluster.cells.values()
-    topic = image.topic_by_name(cell.tables.metadata, follower, "orders")
+    topic = image.topic_by_name(cell.tables.of(follower), "orders")
     assert topic is not None
-    move_start(cell.tables.logs, follower, topic.topic_id, 0, 1)
+    move_start(cell.tables.of(follower), topic.topic_id, 0, 1)
     audited.audit.on_response(request)
     assert audited.violations == []
 

@@ -1,11 +1,14 @@
 """Exhaustive search: what it finds, what it must not lose, and how it goes on."""
 
+import json
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import msgspec
 import pytest
 
+from brokertwin.page.scenes import Player
+from brokertwin.protocol.bodies import render
 from brokertwin.simulation.explore import machine, requests
 from brokertwin.simulation.explore.api import (
     Between,
@@ -19,6 +22,7 @@ from brokertwin.simulation.explore.clients import IdempotentProducer
 from brokertwin.simulation.explore.invariants import CellHolds, Invariant, NothingTwice
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
 from brokertwin.simulation.explore.models import built_in, replication, transactions
+from brokertwin.simulation.explore.scenes import scene_of
 from brokertwin.simulation.explore.scripts import NotPlayableError, recording, script
 from brokertwin.simulation.explore.search import Options, Result, Search, walk
 from brokertwin.simulation.explore.shown import as_html, as_svg, as_text, told
@@ -40,6 +44,7 @@ LARGE = {
     "consumer-group": 200,
     "streams-group": 200,
     "fetch-session": 200,
+    "share-rivals": 200,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""
 
@@ -59,6 +64,7 @@ def test_a_built_in_model_violates_what_it_says(name: str) -> None:
 
     assert result.violation.partition(":")[0] == model.expected
     assert bool(result.violation) or result.is_complete or name in LARGE
+    assert result.done or not result.is_complete
 
 
 @pytest.mark.full
@@ -325,6 +331,17 @@ def test_a_counterexample_is_a_scenario_with_references() -> None:
     assert add["body"]["v3AndBelowTopics"] == [{"name": {"$name": "orders"}, "partitions": [0]}]
     assert written.committed == {"read_committed orders-0": ["p0a", "p1a"]}
     assert [each.codes for each in written.called] == [(0,)] * 7
+
+
+@pytest.mark.parametrize("name", ["torn-transaction-v1", "late-commit", "late-join"])
+def test_a_counterexample_plays_as_a_scene(name: str) -> None:
+    story = story_of(name)
+    scene = json.loads(json.dumps(scene_of(story)))
+    player = Player(scene)
+    steps = [player.do(step) for step in scene["steps"] if not step.get("hidden")]
+    found = [each["response"] for step in steps for each in step["responses"]]
+    expected = [render(e.body, e.send.version) for e in story.lines if e.send and e.body]
+    assert found[: len(expected)] == expected
 
 
 def test_a_counterexample_with_several_brokers_cannot_be_played() -> None:

@@ -1,6 +1,5 @@
 """Invariants of models: each is violated after a rule was broken on purpose."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +10,7 @@ from brokertwin.simulation.explore.api import Model
 from brokertwin.simulation.explore.invariants import (
     DeliveredAndCounted,
     FencedWritesNothing,
+    HeldByOne,
     Invariant,
     OneOwnerAtATime,
     SessionsHideNothing,
@@ -35,13 +35,18 @@ def archives_released(record: InFlightState, state: RecordState, limit: int) -> 
     _transition(record, RecordState.ARCHIVED if state == RecordState.AVAILABLE else state, limit)
 
 
+def accepts_nothing(record: InFlightState, state: RecordState, limit: int) -> None:
+    is_accepted = state == RecordState.ACKNOWLEDGED
+    _transition(record, RecordState.AVAILABLE if is_accepted else state, limit)
+
+
 class Broken(NamedTuple):
     """A rule broken on purpose, and how the search finds it."""
 
     model: Model
     owner: Any
     name: str
-    rule: Callable[..., Any]
+    rule: Any
     invariant: Invariant
     text: str
 
@@ -79,6 +84,22 @@ BROKEN = {
         DeliveredAndCounted("work", 2),
         "work does not deliver record 0 of input-0 again: it was delivered 1 times,"
         " and not accepted",
+    ),
+    "a record that a member holds is acquired again": Broken(
+        built_in()["share-rivals"],
+        InFlightState,
+        "is_free",
+        property(lambda record: record.state <= RecordState.ACQUIRED),
+        HeldByOne(),
+        "record 2 is delivered to sharer-1 and sharer-2",
+    ),
+    "an accepted record is available again": Broken(
+        built_in()["share-rivals"],
+        InFlightState,
+        "transition",
+        accepts_nothing,
+        HeldByOne(),
+        "record 1 is delivered to sharer-2 after it has ended",
     ),
     "a coordinator does not compare epochs": Broken(
         built_in()["two-producers-v1"],

@@ -52,7 +52,7 @@ class ConsumerBench(Bench):
         }
 
     def group(self) -> ConsumerGroup:
-        found = groups.find_in_tables(self.cell.tables, 1, GROUP)
+        found = groups.find(self.cell.tables.of(1), GROUP)
         assert isinstance(found, ConsumerGroup)
         return found
 

@@ -43,7 +43,7 @@ class Coordinators:
         self._count = 0
 
     def partition(self, kind: int) -> tuple[str, int, Partition]:
-        topic = image.topic_by_name(self.bench.cell.tables.metadata, CONTROLLER, _TOPICS[kind])
+        topic = image.topic_by_name(self.bench.cell.tables.of(CONTROLLER), _TOPICS[kind])
         assert topic is not None
         number = partition_for(NAMES[kind], len(topic.partitions))
         return topic.topic_id, number, topic.partitions[number]

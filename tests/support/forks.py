@@ -24,7 +24,7 @@ LOADED = (
     "brokertwin.gateway.capture.proxy",
     "brokertwin.gateway.server",
     "brokertwin.streaming.job.edge",
-    "brokertwin.recordings.formats.batch_reader",
+    "brokertwin.clients.io.batch_reader",
     "brokertwin.recordings.formats.dumps",
     "brokertwin.recordings.formats.pipeline",
     "brokertwin.recordings.replay.local",

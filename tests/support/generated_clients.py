@@ -139,7 +139,7 @@ class Clients:
     # Look-ups
 
     def topic(self, name: str) -> image.Topic | None:
-        return image.topic_by_name(self.cell.tables.metadata, CONTROLLER, name)
+        return image.topic_by_name(self.cell.tables.of(CONTROLLER), name)
 
     def topic_id(self, name: str) -> str:
         topic = self.topic(name)

@@ -29,7 +29,7 @@ def clean_a_log(t: RequestGenerator) -> None:
             log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
             if log is None or log.segments or log.last_stable_offset < log.cleaned_to + GROWN:
                 continue
-            found = list(batches_from(tables.logs, broker, log, log.log_start_offset))
+            found = list(batches_from(tables.of(broker), log, log.log_start_offset))
             below = [b.header() for b in found if b.last_offset < log.last_stable_offset]
             aborted = [b.last_offset for b in below if b.is_control][::2]
             place = (topic.topic_id, number, log.last_stable_offset)

@@ -135,10 +135,10 @@ def check_groups(tables: CellTables, broker: int = 1) -> None:
     """Check the groups, the data derived from their members, and their timers."""
     prefix = f"timer/group/{broker}/"
     timers = {key.removeprefix(prefix) for key in tables.pending.keys(prefix)}
-    assert set(groups.live_ids(tables, broker)) <= set(groups.stored_ids(tables, broker))
+    assert set(groups.live_ids(tables.of(broker))) <= set(groups.stored_ids(tables.of(broker)))
     expected: set[str] = set()
-    for group_id in groups.live_ids(tables, broker):
-        group = groups.find_live(tables, broker, group_id)
+    for group_id in groups.live_ids(tables.of(broker)):
+        group = groups.find_live(tables.of(broker), group_id)
         assert group is not None
         members = group.members.values()
         assert group.joining == sum(bool(each.join_id) for each in members)

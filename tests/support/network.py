@@ -361,7 +361,7 @@ class Network:
         for broker in BROKERS:
             log = table.get(logs.log_key(broker, self._topic_id, partition), logs.Log)
             if log is not None:
-                for batch in logs.batches_from(table, broker, log, 0):
+                for batch in logs.batches_from(self.bench.cell.tables.of(broker), log, 0):
                     names = (batch.locator or "").split(",")
                     if not batch.is_control:
                         found |= {

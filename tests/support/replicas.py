@@ -88,7 +88,7 @@ class Replicas:
     def epoch(self, broker: int | None = None) -> int:
         """The epoch in which a broker is registered; the leader's, unless it is named."""
         named = broker if broker is not None else self.partition().leader
-        return image.registration(self.bench.cell.tables.metadata, CONTROLLER, named).epoch
+        return image.registration(self.bench.cell.tables.of(CONTROLLER), named).epoch
 
     def is_stopped(self, broker: int) -> bool:
         return network.is_stopped(self.bench.cell.tables.cluster, broker)
@@ -145,7 +145,7 @@ class Replicas:
         ]
 
     def partition(self) -> Partition:
-        topic = image.topic_by_id(self.bench.cell.tables.metadata, CONTROLLER, self.topic_id)
+        topic = image.topic_by_id(self.bench.cell.tables.of(CONTROLLER), self.topic_id)
         assert topic is not None
         return topic.partitions[0]
 

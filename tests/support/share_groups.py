@@ -36,7 +36,7 @@ class ShareBench(Bench):
         return {names[each["topicId"]]: sorted(each["partitions"]) for each in places}
 
     def group(self) -> ShareGroup | None:
-        found = groups.find_in_tables(self.cell.tables, 1, GROUP)
+        found = groups.find(self.cell.tables.of(1), GROUP)
         assert found is None or isinstance(found, ShareGroup)
         return found
 

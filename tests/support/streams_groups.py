@@ -105,7 +105,7 @@ class StreamsBench(Bench):
         return self.request("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
 
     def group(self) -> StreamsGroup:
-        found = groups.find_in_tables(self.cell.tables, 1, GROUP)
+        found = groups.find(self.cell.tables.of(1), GROUP)
         assert isinstance(found, StreamsGroup)
         return found
 

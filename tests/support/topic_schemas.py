@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import msgspec
-from msgspec import NODEFAULT, inspect
+from msgspec import NODEFAULT
 
 from brokertwin.gateway.faults.fault_file import SCHEMA_ID
 from brokertwin.kafka_io import topics
@@ -123,7 +123,7 @@ def page() -> str:
         name = spec.name.replace("default", "<cluster>")
         parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
         parts.append(f"Settings: {_settings(spec.settings)}.\n")
-        parts += [_struct(struct) for struct in structs]
+        parts += ["".join(map(_summary, structs))] if structs else []
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -157,68 +157,9 @@ def _settings(settings: Any) -> str:
     return ", ".join(f"`{name}={value}`" for name, value in sorted(settings.items()))
 
 
-def _struct(struct: type) -> str:
-    info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
+def _summary(struct: type) -> str:
     text = (struct.__doc__ or "").split("Attributes:")[0]
-    summary = " ".join(text.split())
-    fields = [f"- {field}" for field in _fields(info)]
-    return "\n".join([f"### {struct.__name__}", "", summary, "", *fields, ""])
-
-
-def _fields(info: inspect.StructType) -> list[str]:
-    return [
-        f"`{field.encode_name}` {_type(field.type)}"
-        + (f" = {default}" if (default := _default(field)) else "")
-        for field in info.fields
-    ]
-
-
-def _default(field: inspect.Field) -> str:
-    if field.required:
-        return ""
-    value = field.default
-    if value is NODEFAULT:
-        value = field.default_factory() if callable(field.default_factory) else None
-    if value is None or isinstance(value, msgspec.Raw):
-        return ""  # the page states it for all nullable types
-    return f"`{msgspec.json.encode(value).decode()}`"
-
-
-def _type(kind: inspect.Type) -> str:
-    if isinstance(kind, inspect.StructType):
-        return f"`{kind.cls.__name__}`"
-    if isinstance(kind, inspect.UnionType):
-        if sum(isinstance(each, inspect.StructType) for each in kind.types) > 2:
-            return "a record; its field `type` has the name"
-        names = [name for name in map(_type, kind.types) if name != "null"]
-        joined = " or ".join(names)
-        if len(names) == len(kind.types):
-            return joined
-        return f"({joined})?" if " or " in joined or "→" in joined else f"{joined}?"
-    if isinstance(kind, inspect.ListType):
-        item = _type(kind.item_type)
-        return f"list of {item}" if item.endswith("[]") else f"{item}[]"  # [][] is a link
-    if isinstance(kind, inspect.TupleType):
-        return f"({', '.join(map(_type, kind.item_types))})"
-    if isinstance(kind, inspect.DictType):
-        return f"{_type(kind.key_type)}→{_type(kind.value_type)}"
-    if isinstance(kind, inspect.EnumType):
-        return f"text of {len(kind.cls)}: {', '.join(f'`{each.value}`' for each in kind.cls)}"
-    if isinstance(kind, inspect.LiteralType):
-        return ", ".join(f"`{value}`" for value in sorted(kind.values, key=str))
-    if isinstance(kind, inspect.IntType):
-        return _integer(kind)
-    return {
-        "StrType": "text", "BoolType": "bool", "NoneType": "null", "FloatType": "float",
-        "BytesType": "base64", "RawType": "any JSON", "AnyType": "any JSON",
-    }[type(kind).__name__]  # fmt: skip
-
-
-def _integer(kind: inspect.IntType) -> str:
-    widths = {2**7 - 1: "int8", 2**15 - 1: "int16", 2**31 - 1: "int32", 2**63 - 1: "int64"}
-    name = widths.get(kind.le or 0, "integer")
-    return f"{name}, not negative" if kind.ge == 0 else name
+    return f"- `{struct.__name__}`: {' '.join(text.split())}\n"
 
 
 if __name__ == "__main__":

@@ -59,11 +59,18 @@ class VirtualTime:
             self.wait_for(lambda: False, milliseconds / 1000)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """As `Condition.wait_for`: the predicate counts after a notification, and at the end."""
+        if predicate():
+            return True
         deadline = NEVER if timeout is None else self.now + round(timeout * 1000)
-        me = threading.get_ident()
-        self._waiting[me] = (predicate, deadline)
+        me, seen = threading.get_ident(), self._notifications
+
+        def is_ready() -> bool:
+            return self._notifications > seen and predicate()
+
+        self._waiting[me] = (is_ready, deadline)
         try:
-            while not predicate() and self.now < deadline:
+            while not is_ready() and self.now < deadline:
                 if not self._pass():
                     assert self._condition.wait(PATIENCE_S), "threads wait for nothing"
             return predicate()

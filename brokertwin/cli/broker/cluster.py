@@ -1,5 +1,7 @@
 """`brokertwin cluster`: show and control the brokers and replicas of a cluster."""
 
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +17,7 @@ from brokertwin.cli.options import (
     group,
     settings_of,
 )
-from brokertwin.cli.output import say, show_json, show_table
+from brokertwin.cli.output import out, say, show_json, show_table
 
 if TYPE_CHECKING:
     from brokertwin.cli.broker.cluster_requests import PartitionResult
@@ -52,6 +54,10 @@ Principal = Annotated[
     str,
     typer.Option("--principal", metavar="TYPE:NAME", help="Principal of the request, for ACLs."),
 ]
+Watch = Annotated[
+    float | None,
+    typer.Option(min=0.2, metavar="SECONDS", help="Show it again after each change, until Ctrl-C."),
+]
 All = Annotated[bool, typer.Option("--all", help="Also show Kafka's internal topics.")]
 
 
@@ -72,6 +78,7 @@ def status(
     all_items: All = False,
     prefix: Prefix = None,
     config: ConfigFile = None,
+    watch: Watch = None,
     as_json: AsJson = False,
 ) -> None:
     """Show brokers, and each partition's leader, replicas, ISR, LEO, HW and lag.
@@ -81,7 +88,20 @@ def status(
     """
     settings_of(config)
     access = Access(control, cluster, prefix=prefix, config=config)
-    found = access.status(checkpoint)
+    shown = access.status(checkpoint)
+    _show(shown, all_items, as_json)
+    with suppress(KeyboardInterrupt):
+        while watch is not None:
+            time.sleep(watch)
+            found = access.status(checkpoint)
+            if found != shown:
+                if out.is_terminal:
+                    out.clear()
+                _show(found, all_items, as_json)
+                shown = found
+
+
+def _show(found: dict[str, "list[Row]"], all_items: bool, as_json: bool) -> None:
     shown = state_tables.listed(found["partitions"], all_items)
     if as_json:
         show_json({"brokers": found["brokers"], "partitions": shown})

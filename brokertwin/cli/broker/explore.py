@@ -76,6 +76,10 @@ Recording = Annotated[
     typer.Option("--recording", metavar="FILE", help="Write a recording for explain, as JSONL."),
 ]
 
+SceneFile = Annotated[
+    Path | None, typer.Option("--scene", metavar="FILE", help="Write a scene for the playground.")
+]
+
 
 def command(
     model: ModelName = None,
@@ -95,6 +99,7 @@ def command(
     pytest: Pytest = None,
     scenario: ScenarioFile = None,
     recording: Recording = None,
+    scene: SceneFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,7 +121,7 @@ def command(
         raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
     if rules and workers > 1:
         raise UserError("Cannot combine --rules with --workers.", "Calls are noted in one process.")
-    files = svg, html, pytest, scenario, recording
+    files = svg, html, pytest, scenario, recording, scene
     for file in files:
         check_new(file, force)
     chosen = model_of(model)
@@ -142,7 +147,7 @@ def command(
         _show(chosen, result, story, reached)
     if story is not None:
         _write(story, svg, html, recording)
-        _export(story, play, pytest, scenario)
+        _export(story, play, pytest, scenario, scene)
     raise typer.Exit(VIOLATED if story is not None else 0)
 
 
@@ -244,6 +249,8 @@ def _walked(model: "Model", seed: int) -> "Result":
 def _outcome(result: "Result") -> str:
     if result.violation:
         return f"violated in {counted(len(result.path), 'step')}: {result.violation}"
+    if result.is_complete and not result.done:
+        return "no violation, but in no order do all clients do what they wanted"
     if result.is_complete:
         return "no violation in any order"
     return f"no violation so far; ended by the bound: {result.ended_by or 'steps'}"
@@ -292,6 +299,7 @@ def _show_json(model: "Model", result: "Result", story: "Story | None") -> None:
             "cpuSeconds": round(result.cpu_seconds, 2),
             "violation": result.violation,
             "isComplete": result.is_complete,
+            "done": result.done,
             "endedBy": result.ended_by,
             "responses": [
                 {"api": api, "errorCode": int(code), "count": count}
@@ -315,16 +323,25 @@ def _write(story: "Story", svg: Path | None, html: Path | None, recorded: Path |
         write_text(recorded, "".join(lines))
 
 
-def _export(story: "Story", broker: str | None, pytest: Path | None, scenario: Path | None) -> None:
+def _export(
+    story: "Story",
+    broker: str | None,
+    pytest: Path | None,
+    scenario: Path | None,
+    scene: Path | None,
+) -> None:
     from brokertwin.cli.broker.exploring import as_pytest
     from brokertwin.cli.broker.exploring import play as play_script
     from brokertwin.gateway.edge_fields import Address
+    from brokertwin.simulation.explore.scenes import scene_of
     from brokertwin.simulation.explore.scripts import NotPlayableError, script
 
-    if broker is None and pytest is None and scenario is None:
+    if broker is None and pytest is None and scenario is None and scene is None:
         return
     try:
         written = script(story)
+        if scene is not None:
+            write_text(scene, json.dumps(scene_of(story), indent=1) + "\n")
     except NotPlayableError as error:
         warn(f"This counterexample cannot be played by clients: {error}.")
         return

@@ -83,6 +83,7 @@ class PlayedScript(NamedTuple):
 def play(script: "Script", address: "Address") -> PlayedScript:
     """Send a counterexample to a real broker, under names of its own, and delete these."""
     from brokertwin.simulation.explore.machine import error_codes
+    from brokertwin.simulation.explore.scripts import given_partitions
     from brokertwin.testing.exam.cleaning import clean
     from brokertwin.testing.exam.examination import PREFIX
     from brokertwin.testing.exam.model import Scenario
@@ -103,9 +104,10 @@ def play(script: "Script", address: "Address") -> PlayedScript:
         if observation.label in script.committed:
             found[observation.label] = ", ".join(_committed(exchange.response)) or "no record"
         else:
-            found[observation.label] = _codes(set(error_codes(exchange.response)))
+            codes, given = set(error_codes(exchange.response)), given_partitions(exchange.response)
+            found[observation.label] = _returned(codes, given)
     steps = [
-        PlayedStep(each.text, _codes(set(each.codes)), found.get(each.label))
+        PlayedStep(each.text, _returned(set(each.codes), each.given), found.get(each.label))
         for each in script.called
     ]
     steps += [
@@ -117,8 +119,9 @@ def play(script: "Script", address: "Address") -> PlayedScript:
     return PlayedScript(steps, golden, ended)
 
 
-def _codes(codes: set[int]) -> str:
-    return ", ".join(f"{code} {error_name(code)}" for code in sorted(codes)) or "0 NONE"
+def _returned(codes: set[int], given: str) -> str:
+    named = [f"{code} {error_name(code)}" for code in sorted(codes)] or ["0 NONE"]
+    return ", ".join([*named, given] if given else named)
 
 
 def _committed(response: Any) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli import logs
+from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, job_defaults
 from brokertwin.cli.options import (
     AsJson,
     BrokerConfig,
@@ -60,6 +61,8 @@ def command(
     http_access: HttpAccessFile = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
+    era: BrokerEraOption = None,
+    trace: BrokerTrace = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the streaming job: reads requests, writes responses and offsets.
@@ -67,8 +70,11 @@ def command(
     At SIGTERM or SIGINT the running micro-batch is committed before the job stops; a second signal
     stops it at once. The exit code is 0 only if every planned micro-batch was committed.
     """
-    given = typed_broker_settings(broker_config, broker_set)
-    ended = _run(settings, given, available_now, HttpPort(http_listen, http_access), as_json)
+    if trace and not settings.writes_records:
+        raise UserError("--trace reads the topic of records.", "Add --records.")
+    given = typed_broker_settings(broker_config, broker_set, (), job_defaults(era, trace))
+    http = HttpPort(http_listen, http_access)
+    ended = _run(settings, given, available_now, http, trace, as_json)
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
@@ -80,6 +86,7 @@ def _run(
     given: "BrokerSettings",
     available_now: bool,
     http: HttpPort,
+    trace: bool,
     as_json: bool,
 ) -> "Ended":
     """Check, prepare and run the job, and take the last snapshot. Exits if the query fails."""
@@ -112,14 +119,16 @@ def _run(
             _stop_on_signals(stop)  # replaces PySpark's handlers
             say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
             observe = stack.enter_context(_observed(watched, as_json))
-            look = stack.enter_context(run_following.following(settings, session))
+            looks = [stack.enter_context(run_following.following(settings, session))]
+            if trace:
+                looks.append(stack.enter_context(run_following.traced(job)))
             cleaning = run_cleaning.Cleaning(job, given, session)
             with (
                 checks.while_running(session),
                 snapshots.while_running(session),
                 cleaning.while_running(),
             ):
-                ended = _query(job, stop, available_now, observe, session(), watched, look)
+                ended = _query(job, stop, available_now, observe, session(), watched, looks)
             if available_now:
                 cleaning.at_end()
         checks.at_end(session, ended.committed)
@@ -134,15 +143,16 @@ def _query(
     observe: "Observer",
     session: "SparkSession",
     watched: "JobSource",
-    look: "Callable[[], None]",
+    looks: "list[Callable[[], None]]",
 ) -> "Ended":
-    """Run the query and call `look` regularly. Exits if the query fails."""
+    """Run the query and call `looks` regularly. Exits if the query fails."""
     from brokertwin.streaming.checkpoint import damaged_files
     from brokertwin.streaming.job import runner
 
     def looked() -> None:
         watched.pulse.beat()
-        look()
+        for look in looks:
+            look()
 
     try:
         return runner.run(job, stop, available_now, observe, session, looked)

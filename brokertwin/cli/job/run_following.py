@@ -1,18 +1,25 @@
-"""`brokertwin run --follow-offsets`: record another cluster's commits while the job runs."""
+"""What `brokertwin run` does while its query runs: follow offsets, print log lines."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from brokertwin.cli.era_options import tracer
 from brokertwin.cli.options import client_of
 from brokertwin.cli.output import say_at, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer
     from pyspark.sql import SparkSession
 
     from brokertwin.settings import Settings
+    from brokertwin.streaming.job.job import StreamingJob
+
+LAST_LINES_S = 1.0
 
 
 def check(settings: "Settings", available_now: bool) -> None:
@@ -58,3 +65,32 @@ def following(
         yield query.look
     finally:
         query.stop()
+
+
+@contextmanager
+def traced(job: "StreamingJob") -> "Iterator[Callable[[], None]]":
+    """Yield a function that prints the log lines of the job's brokers since the last call."""
+    from confluent_kafka import TopicPartition
+
+    from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions_of
+    from brokertwin.kafka_io.topics import full_name
+    from brokertwin.state.core import outputs
+
+    topic = full_name(job.settings.prefix, outputs.RECORDS)
+    with closing(consumer(job.client)) as reader:
+        places = [TopicPartition(topic, each) for each in range(partitions_of(job.client, topic))]
+        for place in places:
+            place.offset = first_and_end(reader, place)[1]
+        reader.assign(places)
+        yield lambda: _show_lines(reader, 0)
+        _show_lines(reader, LAST_LINES_S)
+
+
+def _show_lines(reader: "Consumer", wait_s: float) -> None:
+    show = tracer(True)
+    while show and (message := reader.poll(wait_s)) is not None:
+        value = None if message.error() else message.value()
+        if value:
+            entry = msgspec.json.decode(value)
+            if entry["record"]["type"] == "LineLogged":
+                show(entry["record"]["line"])

@@ -27,7 +27,8 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.recordings.formats.batches import Completion, Headers, Needs
+    from brokertwin.protocol.batch_headers import Headers
+    from brokertwin.recordings.formats.batches import Completion, Needs
     from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
     from brokertwin.recordings.formats.order import Sorter
     from brokertwin.recordings.formats.pipeline import FileReading
@@ -231,7 +232,7 @@ class _Work:
             return None
         headers = dump_files.read(dumps)
         if client is not None:
-            from brokertwin.recordings.formats import batch_reader
+            from brokertwin.clients.io import batch_reader
 
             task = self.bar.add_task("reading batches", total=len(needs.offsets))
             found = batch_reader.read(client, needs.offsets, lambda: self.bar.advance(task))

@@ -59,8 +59,7 @@ def write(out: Path, where: Where, history: "History", found: "list[AuditFinding
     from brokertwin.page.assembly import incident_page
     from brokertwin.page.incident import document
 
-    names = [Path(name).name for name in where.names]
-    title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-    text = incident_page(document(history, found, title))
+    files = [Path(name).name for name in where.names]
+    text = incident_page(document(history, found, files))
     with writing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")

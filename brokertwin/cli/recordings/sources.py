@@ -28,7 +28,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.formats.batches import Headers
+    from brokertwin.protocol.batch_headers import Headers
     from brokertwin.recordings.formats.pipeline import Source
     from brokertwin.recordings.formats.prefilter import NeededLines
     from brokertwin.settings import Settings

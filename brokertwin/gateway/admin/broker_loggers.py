@@ -119,7 +119,6 @@ def _refuse_unknown(resources: list[Body], described: list[Body]) -> None:
 
 
 def _described(broker: int, _document: Body, resource: Body, may: bool) -> Body:
-    """Describe the requested loggers."""
     name = resource["resourceName"]
     why: Why = Error.NONE, ""
     if not may:

@@ -65,10 +65,8 @@ class BrokerProperties:
             raise UserError(f"{error}.") from None
 
     def text(self, name: str, mechanism: str = "") -> str | None:
-        """Return `value` as text."""
         found = self.value(name, mechanism)
         return str(found) if found is not None else None
 
     def names(self, name: str, mechanism: str = "") -> list[str]:
-        """Return `value` as a list."""
         return list(self.value(name, mechanism) or [])

@@ -19,7 +19,7 @@ from brokertwin.state.configs import broker_config, codecs
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.records import ClientQuotaAltered, ConfigChanged
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, MachineTables
 
 BROKER = 4
 ALL_BROKERS = "cluster"
@@ -30,12 +30,11 @@ JOB_MACHINE = 0
 class KnownSettings(NamedTuple):
     """Settings in a machine's metadata table, and those given at the start, without secrets."""
 
-    table: Table
-    machine: int
+    at: MachineTables
     given: BrokerSettings
 
     def of(self, broker: int) -> BrokerSettings:
-        return broker_configs.settings_of(self.table, self.machine, broker, self.given)
+        return broker_configs.settings_of(self.at, broker, self.given)
 
     def changed(self, broker: int) -> Mapping[str, str]:
         """Return the settings that were altered since a broker's start."""
@@ -43,14 +42,14 @@ class KnownSettings(NamedTuple):
         return {**layers.of_cluster, **layers.of_broker} if layers is not None else {}
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        rate = client_quotas.connection_rate(self.table, self.machine, host)
+        rate = client_quotas.connection_rate(self.at, host)
         return None if rate is None else self._rate_limit(broker, rate)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
         key = REQUEST_PERCENTAGE
-        limit = quota_rates.limit_of(self.table, self.machine, principal, client_id, key)
+        limit = quota_rates.limit_of(self.at, principal, client_id, key)
         if limit is None:
             return None
         return RequestLimit(limit.shared_by, self._rate_limit(broker, limit.value))
@@ -63,7 +62,7 @@ class KnownSettings(NamedTuple):
         return codecs.of_topic(configs, self.of(broker))
 
 
-UNKNOWN_SETTINGS = KnownSettings(Table(), JOB_MACHINE, BrokerSettings())
+UNKNOWN_SETTINGS = KnownSettings(CellTables().of(JOB_MACHINE), BrokerSettings())
 """Stand-in for the settings of a job that has not reported them."""
 
 
@@ -82,15 +81,15 @@ class JobSettings(NamedTuple):
 def of_response(response: Body) -> JobSettings:
     """Convert the response to a `tell-settings` event. Raises msgspec.MsgspecError."""
     reported = msgspec.convert(response, EdgeSettings)
-    table = Table()
+    at = CellTables().of(JOB_MACHINE)
     for name, configs in reported.brokers.items():
         resource = "" if name == ALL_BROKERS else name
         for key, value in configs.items():
             changed = ConfigChanged(BROKER, resource, key, value)
-            broker_configs.apply_changed(table, JOB_MACHINE, changed)
+            broker_configs.apply_changed(at, changed)
     for quotas in reported.quotas:
         for key, rate in quotas.values.items():
             altered = ClientQuotaAltered(quotas.entity, key, rate)
-            client_quotas.apply_altered(table, JOB_MACHINE, altered)
+            client_quotas.apply_altered(at, altered)
     given, _ = broker_config.parse(reported.given)
-    return JobSettings(KnownSettings(table, JOB_MACHINE, given), reported.codecs)
+    return JobSettings(KnownSettings(at, given), reported.codecs)

@@ -345,10 +345,7 @@ def write_frame(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
 
 
 async def _pass_on(
-    head: bytes,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    size: int | None = None,
+    head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: int | None = None
 ) -> None:
     """Forward bytes without decoding: `size`, or all until the end."""
     writer.write(head)

@@ -48,7 +48,6 @@ class AdvertisedNode(NamedTuple):
 
 
 def nodes_of(api_key: int, response: Body) -> Iterator[AdvertisedNode]:
-    """Return the nodes of a response that have an address."""
     if api_key not in _LISTS:
         return
     name, id_field = _LISTS[api_key]

@@ -81,7 +81,6 @@ class FileSink:
         """Do nothing: `write` flushes."""
 
     def close(self) -> None:
-        """Finish and close the file."""
         try:
             if self._zip is not None:
                 self._zip.close()

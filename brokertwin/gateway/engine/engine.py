@@ -224,7 +224,6 @@ class EventWriter:
         self._nonces: list[str] = []
 
     def request(self, request: EdgeRequest) -> Event:
-        """Return a request's event."""
         self._count += 1
         return Event(
             f"{self.incarnation}-{self._count}",

@@ -46,11 +46,7 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import AnyRequest
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, document_of
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.records import (
-    ConfigChanged,
-    LineLogged,
-    Record,
-)
+from brokertwin.state.core.records import ConfigChanged, LineLogged, Record
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import SealedSegment
@@ -232,10 +228,10 @@ class LocalEngine:
         self._cleaner = self._loop.create_task(self._clean_for_ever())
 
     async def _clean_for_ever(self) -> None:
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        given = self._settings.broker_settings
         first = self.brokers[0]
         while True:
-            settings = broker_configs.settings_of(table, first, first, given)
+            settings = broker_configs.settings_of(self._cell.tables.of(first), first, given)
             await asyncio.sleep(max(settings.log_cleaner_backoff_ms, 1) / 1000)
             try:
                 await self.clean_logs()
@@ -483,8 +479,8 @@ class LocalEngine:
 
     def known_features(self) -> list[dict[str, Any]]:
         """Return the finalized features with levels, as the first broker reports them."""
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
-        levels = features.finalized(table, self.brokers[0], given)
+        given = self._settings.broker_settings
+        levels = features.finalized(self._cell.tables.of(self.brokers[0]), given)
         return [
             {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
             for name, level in levels.items()
@@ -492,8 +488,7 @@ class LocalEngine:
         ]
 
     def known(self, broker: int) -> KnownSettings:
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
-        return KnownSettings(table, broker, given)
+        return KnownSettings(self._cell.tables.of(broker), self._settings.broker_settings)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None

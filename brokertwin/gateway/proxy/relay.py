@@ -26,12 +26,7 @@ from brokertwin.gateway.capture.rewriting import may_have_addresses
 from brokertwin.gateway.faults.fault import Effect, Fault
 from brokertwin.gateway.faults.injection import FaultSet, InjectedFaults, Plan
 from brokertwin.gateway.proxy.learned import Learned
-from brokertwin.protocol.frames import (
-    RequestFrame,
-    decode_request,
-    encode_request,
-    encode_response,
-)
+from brokertwin.protocol.frames import RequestFrame, decode_request, encode_request, encode_response
 from brokertwin.protocol.primitives import NotEncodableError
 
 _log = structlog.get_logger("brokertwin.proxy")

@@ -360,7 +360,6 @@ class KeptBatches:
         return [(key, list(kept)) for key, kept in self._kept.items()]
 
     def restore(self, key: LogKey, kept: Iterable[KeptBatch]) -> None:
-        """Restore the batches of a log, as returned by `all`."""
         for each in kept:
             self._add(key, each)
 

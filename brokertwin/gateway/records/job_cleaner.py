@@ -93,7 +93,7 @@ class JobCleaner:
         found = [self._given.log_cleaner_backoff_ms]
         for placed, _, tables in state.cells:
             first = placed.brokers[0]
-            settings = broker_configs.settings_of(tables.metadata, first, first, self._given)
+            settings = broker_configs.settings_of(tables.of(first), first, self._given)
             found.append(settings.log_cleaner_backoff_ms)
         return max(min(found), 1) / 1000
 
@@ -195,10 +195,7 @@ class _Edge:
     """Bytes of batches and sealed segments, for a pass in a thread."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        data: DataTopic,
-        segments: SealedSegments | None,
+        self, loop: asyncio.AbstractEventLoop, data: DataTopic, segments: SealedSegments | None
     ) -> None:
         self._loop, self._data, self._segments = loop, data, segments
 

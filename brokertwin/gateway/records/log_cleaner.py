@@ -28,9 +28,7 @@ from brokertwin.protocol.primitives import MalformedError
 from brokertwin.protocol.record_batches import NO_TIMESTAMP
 from brokertwin.state.cluster import broker_configs, image, retention_limits
 from brokertwin.state.core.events import LogMark
-from brokertwin.state.core.records import (
-    LogCleaned,
-)
+from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import cleaner
@@ -151,16 +149,16 @@ def due(
 ) -> Iterator[CleaningPass]:
     """Yield the passes due at `now` (ms since 1970); `given` are the brokers' settings."""
     for broker in brokers:
-        settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
+        settings = broker_configs.settings_of(tables.of(broker), broker, given)
         if not settings.log_cleaner_enable or network.is_stopped(tables.cluster, broker):
             continue
-        for topic in image.all_topics(tables.metadata, broker):
+        for topic in image.all_topics(tables.of(broker)):
             rules = retention_limits.cleaning_of(topic, settings)
             for partition in range(len(topic.partitions)) if rules is not None else ():
                 log = tables.logs.get(log_key(broker, topic.topic_id, partition), Log)
                 if log is None or rules is None or len(log.segments) > SEALED_MAX:
                     continue
-                range_ = cleaner.cleanable(tables.logs, broker, log, rules, now)
+                range_ = cleaner.cleanable(tables.of(broker), log, rules, now)
                 if range_ is not None and cleaner.is_unsealed_from(log, range_.end):
                     yield CleaningPass(broker, log, range_, rules, cleaner.log_mark(log))
 
@@ -168,8 +166,8 @@ def due(
 def waits_for_time(tables: CellTables, brokers: list[int], given: BrokerSettings) -> bool:
     """True if a topic is also compacted by the age of its records."""
     for broker in brokers:
-        settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
-        for topic in image.all_topics(tables.metadata, broker):
+        settings = broker_configs.settings_of(tables.of(broker), broker, given)
+        for topic in image.all_topics(tables.of(broker)):
             rules = retention_limits.cleaning_of(topic, settings)
             if rules is not None and rules.depends_on_time:
                 return True
@@ -258,9 +256,9 @@ class OnePass:
     def _pass(self, range_: CleanableRange, headers: list[StoredBatch]) -> Iterator[None]:
         broker, log, _, rules, mark = self._due
         start, first_dirty = log.log_start_offset, range_.first_dirty
-        entries = aborted_index(self._tables.logs, broker, log).between(0, range_.end)
+        entries = aborted_index(self._tables.of(broker), log).between(0, range_.end)
         ids = {header.producer_id for header in headers}
-        last = cleaner.last_records(self._tables.producers, broker, log, ids)
+        last = cleaner.last_records(self._tables.of(broker), log, ids)
         keys = OffsetMap(
             first_dirty,
             CleanedTransactionMetadata([e for e in entries if e.last_offset >= first_dirty]),
@@ -321,9 +319,9 @@ class OnePass:
     def _headers(self) -> Iterator[StoredBatch]:
         """Yield all batches of the log, including sealed ones."""
         broker, log, *_ = self._due
-        for sealed in sealed_segments(self._tables.logs, broker, log):
+        for sealed in sealed_segments(self._tables.of(broker), log):
             yield from self._of_part(sealed)
-        yield from batches_from(self._tables.logs, broker, log, 0)
+        yield from batches_from(self._tables.of(broker), log, 0)
 
     def _of_part(self, part: Segment) -> list[StoredBatch]:
         log = self._due.log

@@ -59,7 +59,6 @@ class RowCache:
         self._values: OrderedDict[RowPosition, bytes] = OrderedDict()
 
     def get(self, place: RowPosition) -> bytes | None:
-        """Return the value at a position, or None."""
         value = self._values.get(place)
         if value is not None:
             self._values.move_to_end(place)

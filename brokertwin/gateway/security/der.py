@@ -12,7 +12,6 @@ class DerElement(NamedTuple):
 
 
 def part(data: bytes, at: int) -> DerElement:
-    """Return the element that begins at `at`."""
     size, content = data[at + 1], at + 2
     if size & 0x80:
         count = size & 0x7F

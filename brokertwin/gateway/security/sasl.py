@@ -36,19 +36,9 @@ from brokertwin.gateway.engine.engine import Body, now_ms
 from brokertwin.gateway.security import oauthbearer, plain, scram
 from brokertwin.gateway.security.credentials import Credentials
 from brokertwin.gateway.security.delegation_tokens import TokenLogin, Tokens
-from brokertwin.gateway.security.scram import (
-    Challenge,
-    ClientFirst,
-    Credential,
-    LoginError,
-)
+from brokertwin.gateway.security.scram import Challenge, ClientFirst, Credential, LoginError
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.frames import (
-    RequestFrame,
-    api_key_of,
-    decode_request,
-    encode_response,
-)
+from brokertwin.protocol.frames import RequestFrame, api_key_of, decode_request, encode_response
 from brokertwin.protocol.kafka_apis import (
     API_VERSIONS,
     KAFKA_APIS,

@@ -123,10 +123,7 @@ class FetchedKeys:
     """
 
     def __init__(
-        self,
-        url: str,
-        properties: BrokerProperties,
-        clock: Callable[[], float] = time.monotonic,
+        self, url: str, properties: BrokerProperties, clock: Callable[[], float] = time.monotonic
     ) -> None:
         from jwt import PyJWKClient
 

@@ -1,13 +1,14 @@
 // The incident page: findings, lanes over time, and the state of a lane at a moment.
 
-import { clock, decode, duration, exchangeOf, lastAt, linkOf, matches, stateAt, stops, textOf, viewOf } from "./model.js";
-import { GLYPHS, HEIGHT, drawAxis, drawLane, drawOverview, shades } from "./lanes.js";
+import { clock, decode, duration, exchangeOf, laneOf, lastAt, linkOf, matches, nameOf, short, stateAt, stops, textOf, textOfLane, viewOf } from "./model.js";
+import { GLYPHS, drawAxis, drawLane, drawOverview, heightOf, shades } from "./lanes.js";
 
 const KINDS = {
-  group: "Groups", transaction: "Transactions", client: "Clients", partition: "Partitions",
-  broker: "Brokers", producer: "Producers", session: "Fetch sessions",
+  group: "Groups", transaction: "Transactions", broker: "Brokers", client: "Clients",
+  partition: "Partitions", producer: "Producers", session: "Fetch sessions",
 };
 const LANES_SHOWN = 8;
+const LINES_SHOWN = 10;
 const KEYS = [
   ["← →", "previous and next change or finding of the lane"], ["↑ ↓", "previous and next lane"],
   ["+ −", "zoom in and out around the moment"], ["0", "the whole recording"],
@@ -25,11 +26,15 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Show the page of a document below a root element. */
+/**
+ * Show the page of a document below a root element.
+ * @param {HTMLElement} root
+ * @param {import("./model.js").Page} page
+ */
 export function show(root, page) {
   const view = viewOf(page, location.hash);
   const rows = new Map();
-  const expanded = new Set();
+  const expanded = new Set(), texts = new Map();
   let search = "", opened = -1, planned = 0;
 
   const overview = element("canvas", { "aria-label": "The whole recording; drag to zoom", role: "img" });
@@ -47,6 +52,7 @@ export function show(root, page) {
   root.replaceChildren(
     element("header", {},
       element("h1", {}, page.title),
+      element("div", { class: "dim", title: page.files.join(" ") }, `${page.files.slice(0, 3).join(", ")}${page.files.length > 3 ? ` and ${page.files.length - 3} more` : ""}`),
       element("div", { class: "dim" }, `${clock(page, 0, true)} to ${clock(page, page.span, true)}, `
         + `${page.exchanges.time.length.toLocaleString("en")} exchanges, ${page.findings.length} ${page.findings.length === 1 ? "finding" : "findings"}`
         + (page.left.lanes ? `, ${page.left.lanes} lanes are not on this page` : "")),
@@ -55,7 +61,7 @@ export function show(root, page) {
         button("All", "Show the whole recording", () => setRange(0, page.span)),
         button("Keys", "Show the keys", () => help.showModal()))),
     element("main", { class: "columns" },
-      element("section", {}, element("h2", {}, "Findings"), list),
+      element("section", { class: "found" }, element("h2", {}, "Findings"), list),
       element("section", {}, element("div", { class: "time" },
           element("div", { class: "row" }, element("span", { class: "dim" }, "whole recording"), overview),
           element("div", { class: "row" }, range, axis)),
@@ -67,15 +73,18 @@ export function show(root, page) {
       element("span", {}, "solid curve: high watermark, dashed: last stable offset")];
   }
 
-  function laneText(lane) { return `${lane.kind} ${lane.name}`; }
+  function isFound(lane) {
+    if (!texts.has(lane)) texts.set(lane, textOfLane(page, lane));
+    return matches(texts.get(lane), search);
+  }
 
   function laneRow(lane) {
     let row = rows.get(lane);
     if (!row) {
-      const canvas = element("canvas", { role: "img", "aria-label": `${laneText(lane)}: ${lane.count} exchanges, ${lane.marks.length} marks` });
-      canvas.style.height = `${HEIGHT[lane.kind] ?? 22}px`;
+      const canvas = element("canvas", { role: "img", "aria-label": `${lane.kind} ${nameOf(page, lane)}: ${lane.count} exchanges, ${lane.marks.length} marks` });
+      canvas.style.height = `${heightOf(lane)}px`;
       pointing(canvas, lane);
-      const label = element("button", { title: lane.name, onclick: () => { select(lane, view.moment ?? (lane.marks[0] ?? lane.samples[0] ?? [0])[0]); } }, lane.name,
+      const label = element("button", { title: nameOf(page, lane), onclick: () => { select(lane, view.moment ?? (lane.marks[0] ?? lane.samples[0] ?? [0])[0]); } }, short(nameOf(page, lane)),
         element("span", { class: "dim" }, `  ${lane.count.toLocaleString("en")}`));
       row = element("div", { class: "row", role: "row" }, label, canvas);
       rows.set(lane, row);
@@ -96,10 +105,12 @@ export function show(root, page) {
     draw();
   });
 
+  /** @returns {[string, import("./model.js").Lane[], number][]} */
   function shownLanes() {
+    /** @type {[string, import("./model.js").Lane[], number][]} */
     const shown = [];
     for (const kind of Object.keys(KINDS)) {
-      const all = page.lanes.filter(each => each.kind === kind && matches(laneText(each), search));
+      const all = page.lanes.filter(each => each.kind === kind && isFound(each));
       const some = expanded.has(kind) || search ? all : all.slice(0, LANES_SHOWN);
       if (view.lane?.kind === kind && all.includes(view.lane) && !some.includes(view.lane)) some.push(view.lane);
       shown.push([kind, some, all.length]);
@@ -126,7 +137,7 @@ export function show(root, page) {
       const head = element("button", { class: "finding", "aria-expanded": String(isOpen), onclick: () => open(isOpen ? null : finding) },
         element("span", { class: finding.severity }, `${GLYPHS[finding.severity] ?? "●"} ${finding.severity}`), " ",
         element("span", { class: "kind" }, finding.kind), ` ${finding.subject} `,
-        element("span", { class: "dim" }, `${finding.count} at ${clock(page, finding.from).slice(0, 8)}`),
+        element("span", { class: "dim" }, `${finding.count > 1 ? `${finding.count} from` : "at"} ${clock(page, finding.from).slice(0, 8)}`),
         element("br"), finding.what);
       return element("li", { class: isOpen ? "shown" : "" }, head, isOpen ? details(finding) : null);
     }));
@@ -139,14 +150,24 @@ export function show(root, page) {
     return element("div", { class: "more" },
       element("p", {}, element("b", {}, "Rule "), `${finding.rule} [${finding.source}]`),
       element("p", {}, element("b", {}, "Do "), finding.do),
-      finding.certainty === "unknown" ? element("p", {}, "The recording does not show the cause.") : null,
+      finding.certainty === "unknown" ? element("p", {}, `The recording does not show ${finding.count > 1 ? "each" : "the"} cause.`) : null,
       more.length ? element("p", {}, element("b", {}, "What followed")) : null,
-      more.length ? element("ol", {}, ...more.map(each => element("li", {},
+      ...lines(more, each => element("li", {},
         element("button", { onclick: () => follow(each) }, `${clock(page, each.from).slice(0, 8)} ${each.kind} ${each.subject}`),
-        element("span", { class: "dim" }, ` ${[each.count > 1 ? each.count : "", each.error ?? "", each.clients.join(", ")].filter(Boolean).join(" ")}`)))) : null,
-      element("ol", {}, ...finding.evidence.map(row => element("li", {},
+        element("span", { class: "dim" }, ` ${[each.count > 1 ? each.count : "", each.error ?? "", each.clients.join(", ")].filter(Boolean).join(" ")}`))),
+      element("p", {}, element("b", {}, "Lines")),
+      ...lines(finding.evidence, row => element("li", {},
         element("button", { onclick: () => goTo(row) }, `${clock(page, row.t)} ${row.place}`),
-        row.said ? element("span", { class: "dim" }, ` ${row.said}`) : null))));
+        row.said ? element("span", { class: "dim" }, ` ${row.said}`) : null)),
+      finding.evidenceLeftOut ? element("p", { class: "dim" }, `${finding.evidenceLeftOut} more lines are not on this page.`) : null);
+  }
+
+  /** A list whose first items are shown, with a button for the others. */
+  function lines(rows, item) {
+    const found = element("ol", {}, ...rows.slice(0, LINES_SHOWN).map(item));
+    const left = rows.slice(LINES_SHOWN);
+    const all = element("button", { onclick: () => { found.append(...left.map(item)); all.remove(); } }, `Show ${left.length} more`);
+    return left.length ? [found, all] : [found];
   }
 
   function open(finding) {
@@ -162,14 +183,13 @@ export function show(root, page) {
   function goTo(row) {
     const finding = page.findings.find(each => each.number === opened);
     const has = page.lanes.filter(lane => lane.marks.some(mark => mark[0] === row.t && mark[1] === row.at));
-    const named = has.find(lane => finding && finding.subject.endsWith(lane.name) && lane.kind !== "client");
+    const named = finding ? laneOf(page, finding.subject) : null;
     select(named ?? has.find(lane => lane.kind !== "client") ?? has[0] ?? view.lane, row.t, row.at);
   }
 
   /** Select what followed from an incident, in the lane of its subject. */
   function follow(consequence) {
-    const lane = page.lanes.find(each => consequence.subject.endsWith(` ${each.name}`) || consequence.subject === each.name);
-    select(lane ?? view.lane ?? page.lanes[0], consequence.from);
+    select(laneOf(page, consequence.subject) ?? view.lane ?? page.lanes[0], consequence.from);
   }
 
   function select(lane, time, exchange = null) {
@@ -192,20 +212,23 @@ export function show(root, page) {
       moment.replaceChildren(element("p", { class: "dim" }, "Select a lane and a moment: click a lane, or a line of a finding."));
       return;
     }
-    const { state, sample, changed } = stateAt(lane, time);
     const marks = lane.marks.filter(each => Math.abs(each[0] - time) < 1);
-    const at = view.exchange ?? (marks[0] ?? sample ?? [0, -1])[1];
-    const span = lane.spans[lastAt(lane.spans, time)];
+    const marked = exchangeOf(page, view.exchange ?? (marks[0] ?? [0, -1])[1]);
+    const after = marked ? Math.max(time, marked.time + marked.took) : time;
+    const { state, sample, changed } = stateAt(lane, after);
+    const at = marked ? marked.index : (sample ?? [0, -1])[1];
+    const span = lane.spans[lastAt(lane.spans, after)];
     const fields = [...state].sort(([one], [other]) => Number(changed.has(other)) - Number(changed.has(one)));
-    const title = lane.name.startsWith(`${lane.kind} `) ? lane.name : `${lane.kind} ${lane.name}`;
+    const name = nameOf(page, lane);
+    const title = name.startsWith(`${lane.kind} `) ? name : `${lane.kind} ${name}`;
     moment.replaceChildren(...[
-      element("h2", {}, `${title} at ${clock(page, time)}`, span && span[1] >= time ? element("span", { class: "dim" }, `  ${span[2]}`) : null),
+      element("h2", {}, `${title} ${marked ? "after the response at" : "at"} ${clock(page, after)}`, span && span[1] >= after ? element("span", { class: "dim" }, `  ${span[2]}`) : null),
       marks.length ? element("p", {}, ...marks.map(mark => element("span", { class: mark[2] }, `${GLYPHS[mark[2]]} ${mark[3]} `))) : null,
       element("div", { class: "halves" },
-        element("div", {}, fields.length
+        lane.kind === "client" ? null : element("div", {}, fields.length
           ? element("table", {}, element("tbody", {}, ...fields.slice(0, 300).map(([name, value]) =>
               element("tr", { class: changed.has(name) ? "changed" : "" }, element("td", { class: "dim" }, name), element("td", {}, String(value))))))
-          : element("p", { class: "dim" }, lane.kind === "client" ? "" : "Nothing is recorded about it before this moment."),
+          : element("p", { class: "dim" }, "Nothing is recorded about it before this moment."),
           sample ? element("p", { class: "dim" }, `Last change ${clock(page, sample[0])} (›).`) : null),
         element("div", {}, ...exchangeParts(lane.kind === "client" && view.exchange === null ? nearest(lane, time) : at))),
     ].filter(each => each !== null));
@@ -305,7 +328,7 @@ export function show(root, page) {
 
   function moveLane(direction) {
     const shown = shownLanes().flatMap(each => each[1]);
-    const at = shown.indexOf(view.lane);
+    const at = shown.findIndex(each => each === view.lane);
     const next = shown[Math.min(shown.length - 1, Math.max(0, at + direction))];
     if (next) select(next, view.moment ?? 0);
   }
@@ -342,9 +365,9 @@ export function show(root, page) {
 
 /** Show the document that a self-contained page carries. */
 export async function main() {
-  const root = document.getElementById("root");
+  const root = /** @type {HTMLElement} */ (document.getElementById("root"));
   try {
-    show(root, await decode(document.getElementById("document").textContent));
+    show(root, await decode(document.getElementById("document")?.textContent ?? ""));
   } catch (error) {
     root.textContent = `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`;
   }

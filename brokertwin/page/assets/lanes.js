@@ -2,7 +2,13 @@
 
 import { DENSITY, counted, lastAt } from "./model.js";
 
-export const HEIGHT = { client: 26, group: 26, transaction: 22, producer: 22, partition: 44, session: 22, broker: 22 };
+const STRIP = 13;
+/** The height of a lane: its marks have a strip of their own above it, so that they cover nothing. */
+export function heightOf(lane) {
+  const own = { client: 24, partition: 42 }[lane.kind] ?? 22;
+  return own + (lane.marks.length ? STRIP : 0);
+}
+
 export const GLYPHS = { error: "■", warning: "▲", info: "●" };
 
 /** The colours of the theme, read once for each drawing. */
@@ -28,16 +34,16 @@ export function prepared(canvas, width, height) {
 
 /** Draw a lane in the range of a view. */
 export function drawLane(canvas, lane, view, shade) {
-  const width = canvas.clientWidth, height = HEIGHT[lane.kind] ?? 22;
+  const width = canvas.clientWidth, height = heightOf(lane), top = lane.marks.length ? STRIP : 0;
   if (!width) return;
   const context = prepared(canvas, width, height);
   const x = time => (time - view.from) / (view.to - view.from) * width;
   if (lane.kind === "client") drawDensity(context, lane, view, width, height, shade);
-  else if (!lane.spans.length) drawCounts(context, lane, view, width, height, shade);
-  const band = lane.curves.length ? 18 : height - 4;
-  drawSpans(context, lane, view, x, 2, band, shade);
-  if (lane.curves.length) drawCurves(context, lane, view, x, band + 4, height - band - 6, shade);
-  drawMarks(context, lane, view, x, height, shade);
+  else if (!lane.spans.length) drawCounts(context, lane, view, width, top + height, shade);
+  const band = lane.curves.length ? 18 : height - top - 4;
+  drawSpans(context, lane, view, x, top + 2, band, shade);
+  if (lane.curves.length) drawCurves(context, lane, view, x, top + band + 4, height - top - band - 6, shade);
+  drawMarks(context, lane, view, x, shade);
   drawMoment(context, view, x, height, shade);
 }
 
@@ -45,10 +51,10 @@ function drawDensity(context, lane, view, width, height, shade) {
   const buckets = Math.max(1, Math.floor(width / 2));
   const client = view.page.names.clients.indexOf(lane.name);
   const { all, errors } = counted(view.page, client, view.from, view.to, buckets);
-  const most = Math.max(1, ...all);
+  const most = Math.max(1, ...all), tallest = height - (lane.marks.length ? STRIP : 0) - 8;
   for (let n = 0; n < buckets; n++) {
     if (!all[n]) continue;
-    const tall = Math.max(2, Math.sqrt(all[n] / most) * (height - 8));
+    const tall = Math.max(2, Math.sqrt(all[n] / most) * tallest);
     context.fillStyle = shade.bar;
     context.fillRect(n * 2, height - 4 - tall, 1.6, tall);
     if (errors[n]) {
@@ -86,17 +92,17 @@ function drawSpans(context, lane, view, x, top, height, shade) {
     context.setLineDash(tone === "gone" ? [3, 3] : []);
     context.strokeRect(left + 0.5, top + 0.5, Math.max(1, right - left - 1), height - 1);
     context.setLineDash([]);
-    const room = right - Math.max(left, 0) - 8;
-    if (room > 24) {
-      context.save();
-      context.beginPath();
-      context.rect(Math.max(left, 0) + 4, top, room, height);
-      context.clip();
-      context.fillStyle = shade.text;
-      context.fillText(label, Math.max(left, 0) + 4, top + height / 2);
-      context.restore();
-    }
+    context.fillStyle = shade.text;
+    const text = fitting(context, label, right - Math.max(left, 0) - 8);
+    context.fillText(text, Math.max(left, 0) + 4, top + height / 2 + 0.5);
   }
+}
+
+/** A label, or as many of its parts as there is room for. */
+function fitting(context, label, room) {
+  const parts = label.split(", ");
+  while (parts.length && context.measureText(parts.join(", ")).width > room) parts.pop();
+  return parts.join(", ");
 }
 
 function hatch(context, left, top, width, height, tone, shade) {
@@ -146,14 +152,14 @@ function drawCurves(context, lane, view, x, top, height, shade) {
   context.lineWidth = 1;
 }
 
-function drawMarks(context, lane, view, x, height, shade) {
+function drawMarks(context, lane, view, x, shade) {
   const seen = new Set();
   for (const [time, , tone] of lane.marks) {
     if (time < view.from || time > view.to) continue;
     const at = Math.round(x(time) / 4) * 4;
     if (seen.has(`${at} ${tone}`)) continue;
     seen.add(`${at} ${tone}`);
-    drawGlyph(context, tone, x(time), height / 2, shade);
+    drawGlyph(context, tone, x(time), STRIP / 2, shade);
   }
 }
 

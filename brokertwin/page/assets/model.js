@@ -23,18 +23,21 @@
  * @property {number} from
  * @property {number} to
  * @property {string[]} clients
+ * @property {string | null} error
  * @property {string} rule
  * @property {string} source
  * @property {string} do
  * @property {{at: number, t: number, said: string, place: string}[]} evidence
+ * @property {number} evidenceLeftOut
  * @property {string} certainty
  * @property {{kind: string, subject: string, error: string | null, count: number, from: number, to: number, clients: string[]}[]} consequences
  *
  * @typedef {Object} Page
  * @property {string} title
+ * @property {string[]} files
  * @property {number} t0
  * @property {number} span
- * @property {{clients: string[], apis: string[], files: string[], errors: Object<string, string>}} names
+ * @property {{clients: string[], apis: string[], files: string[], errors: Object<string, string>, unnamed: string[]}} names
  * @property {Object<string, number[]>} exchanges
  * @property {Object<string, {request: any, response: any}>} bodies
  * @property {Lane[]} lanes
@@ -61,7 +64,11 @@ export function lastAt(rows, time) {
   return low - 1;
 }
 
-/** The state of a lane at a time, and the fields that its last change set. */
+/**
+ * The state of a lane at a time, and the fields that its last change set.
+ * @param {Lane} lane
+ * @param {number} time
+ */
 export function stateAt(lane, time) {
   const last = lastAt(lane.samples, time);
   const state = new Map();
@@ -72,7 +79,10 @@ export function stateAt(lane, time) {
   return { state, sample, changed: new Set(sample ? Object.keys(sample[2]) : []) };
 }
 
-/** Times of a lane's marks and changes, sorted; the stops of the arrow keys. */
+/**
+ * Times of a lane's marks and changes, sorted; the stops of the arrow keys.
+ * @param {Lane} lane
+ */
 export function stops(lane) {
   const times = [...lane.marks.map(each => each[0]), ...lane.samples.map(each => each[0])];
   return [...new Set(times)].sort((one, other) => one - other);
@@ -92,7 +102,11 @@ export function duration(ms) {
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-/** An exchange in one object; null for -1. */
+/**
+ * An exchange in one object; null for -1.
+ * @param {Page} page
+ * @param {number} index
+ */
 export function exchangeOf(page, index) {
   if (index < 0 || index >= page.exchanges.time.length) return null;
   const at = name => page.exchanges[name][index];
@@ -111,12 +125,56 @@ export function matches(text, search) {
   return search.toLowerCase().split(/\s+/).filter(Boolean).every(word => lower.includes(word));
 }
 
-/** The text of a finding that a search looks at. */
+/**
+ * The text of a finding that a search looks at.
+ * @param {Finding} finding
+ */
 export function textOf(finding) {
-  return [finding.severity, finding.kind, finding.subject, finding.what, ...finding.clients].join(" ");
+  const { severity, kind, subject, what, error, clients, consequences } = finding;
+  const lines = finding.evidence.map(row => `${row.place} ${row.said}`);
+  return [severity, kind, subject, what, error, ...clients, ...consequences.map(each => each.subject), ...lines].join(" ");
 }
 
-/** Counts of a client's exchanges in `buckets` equal spans of a range; errors apart. */
+/**
+ * The text of a lane that a search looks at: its name, and the members, sessions, … of its states.
+ * @param {Page} page
+ * @param {Lane} lane
+ */
+export function textOfLane(page, lane) {
+  const fields = lane.samples.flatMap(each => Object.keys(each[2]));
+  return [lane.kind, nameOf(page, lane), ...new Set(fields)].join(" ");
+}
+
+/**
+ * The name of a lane; a topic whose name no response shows is named by its id.
+ * @param {Page} page
+ * @param {Lane} lane
+ */
+export function nameOf(page, lane) {
+  if (lane.kind === "partition" && page.names.unnamed.includes(lane.name.replace(/-\d+$/, ""))) return `topic id ${lane.name}`;
+  return lane.name || `${lane.kind} without a name`;
+}
+
+/**
+ * The lane of the subject of a finding; null if it has none.
+ * @param {Page} page
+ * @param {string} subject
+ */
+export function laneOf(page, subject) {
+  const kinds = { producer: ["transaction", "producer"] }[subject.split(" ")[0]] ?? [subject.split(" ")[0]];
+  const name = subject.slice(subject.indexOf(" ") + 1);
+  return page.lanes.find(lane => kinds.includes(lane.kind) && (lane.name === name || lane.name === subject)) ?? null;
+}
+
+/** A long name without its middle, as names often differ at their ends. */
+export function short(name, most = 20) {
+  return name.length <= most ? name : `${name.slice(0, most - 12)}…${name.slice(-11)}`;
+}
+
+/**
+ * Counts of a client's exchanges in `buckets` equal spans of a range; errors apart.
+ * @param {Page} page
+ */
 export function counted(page, client, from, to, buckets) {
   const all = new Uint32Array(buckets), errors = new Uint32Array(buckets);
   const { time, client: clients, error } = page.exchanges;
@@ -142,6 +200,10 @@ export function linkOf(view) {
   return `#${parts}`;
 }
 
+/**
+ * @param {Page} page
+ * @param {string} fragment
+ */
 export function viewOf(page, fragment) {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (name, otherwise) => {

@@ -3,8 +3,9 @@
 import { element, show } from "./incident.js";
 
 const LOG_BYTES_MAX = 200_000_000;
-const root = document.getElementById("root");
+const root = /** @type {HTMLElement} */ (document.getElementById("root"));
 let worker = null, calls = new Map(), number = 0;
+/** @type {{scenes: any[], scene: any, steps: any[], results: any[], at: number, apis: string[], tables: Object<string, any[]>}} */
 const state = { scenes: [], scene: null, steps: [], results: [], at: 0, apis: [], tables: {} };
 
 /** Call a function of brokertwin.page.browser in the worker. */
@@ -35,7 +36,7 @@ function home() {
   const input = element("input", { type: "file", multiple: true, "aria-label": "Logs", onchange: () => read([...input.files]) });
   const drop = element("section", { class: "moment drop" },
     element("h2", {}, "Look at a log"),
-    element("p", {}, "Drop Kafka request logs here, or choose them. They are read in this browser; nothing leaves your machine."), input,
+    element("p", {}, "Drop Kafka request logs here, or choose them, or a scene of brokertwin explore --scene. They are read in this browser; nothing leaves your machine."), input,
     element("button", { onclick: cancel }, "Cancel"));
   drop.addEventListener("dragover", event => event.preventDefault());
   drop.addEventListener("drop", event => { event.preventDefault(); read([...event.dataTransfer.files]); });
@@ -59,6 +60,7 @@ function cancel() {
 async function read(files) {
   const bytes = files.reduce((sum, file) => sum + file.size, 0);
   if (!files.length) return;
+  if (files.length === 1 && files[0].name.endsWith(".json") && await openText(await files[0].text())) return;
   if (bytes > LOG_BYTES_MAX) {
     say("");
     status.textContent = `These files have ${(bytes / 1e6).toFixed(0)} MB; this page reads up to ${LOG_BYTES_MAX / 1e6} MB. Use the command brokertwin page.`;
@@ -73,6 +75,16 @@ async function read(files) {
   const place = element("div");
   root.replaceChildren(element("div", { class: "tools" }, element("button", { onclick: home }, "Back to the start")), place);
   show(place, result);
+}
+
+/** Open the text of a scene, as explore --scene writes it; false if it is none. */
+async function openText(text) {
+  try {
+    const scene = JSON.parse(text);
+    if (!Array.isArray(scene.steps)) return false;
+    await open({ name: "", ...scene });
+    return true;
+  } catch { return false; }
 }
 
 /** Open a scene from its beginning. */
@@ -186,7 +198,7 @@ function tables() {
 }
 
 addEventListener("keydown", event => {
-  if (!state.scene || /INPUT|TEXTAREA|SELECT/.test(event.target.tagName)) return;
+  if (!state.scene || event.target instanceof Element && /INPUT|TEXTAREA|SELECT/.test(event.target.tagName)) return;
   if (event.key === "ArrowRight") forward();
   if (event.key === "ArrowLeft") back();
 });

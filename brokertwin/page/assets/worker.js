@@ -1,5 +1,6 @@
 // A worker thread with Pyodide: it runs brokertwin.page.browser. Everything comes from this folder.
 
+// @ts-ignore: assembled beside this file
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 let python = null;

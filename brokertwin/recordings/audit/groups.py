@@ -41,10 +41,9 @@ def storms(history: EntityHistory) -> Iterator[AuditFinding]:
             f"{client} {what} {times(count)}{_reasons(causes, client, what)}"
             for (client, what), count in counts.most_common(CAUSES_SHOWN)
         ]
-        what = (
-            f"{counted(len(found), 'generation')}, up to {most} within a minute;"
-            f" because of them: {', '.join(ranked) or 'no request recorded'}."
-        )
+        noun = "epoch" if all(each.is_epoch for each in found) else "generation"
+        why = f"because of them: {', '.join(ranked)}" if ranked else "their causes are unknown"
+        what = f"{counted(len(found), noun)}, up to {most} within a minute; {why}."
         yield AuditFinding.of(found, what, often=len(found))
 
 

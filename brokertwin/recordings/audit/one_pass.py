@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.audit.history import FoldedFindings
 from brokertwin.recordings.audit.spool import Spool, SpooledFacts
-from brokertwin.recordings.formats.batches import Headers
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history import findings as f
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities
@@ -50,6 +50,7 @@ class OnePass:
         self, facts: SpooledFacts, kept: Collection[type[f.Finding]] | None = KEPT
     ) -> None:
         known = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
+        facts.cluster.has_samples = kept is None or f.SampleTaken in kept
         self._of_kind = {
             name: ObservedEntities(kind, known[name], kept) for name, kind in KINDS.items()
         }

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.formats.batches import Headers
 from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
 from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.recordings.observed.watching import watch

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from brokertwin.recordings.formats.batches import Completion, Headers, Needs
+from brokertwin.protocol.batch_headers import Headers
+from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
     clusters_own,

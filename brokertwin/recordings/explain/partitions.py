@@ -6,6 +6,7 @@ requests of brokers and of the controller, too.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from brokertwin.protocol.bodies import ZERO_UUID
@@ -18,7 +19,12 @@ from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import PARTITIONS, AcknowledgedBatch, ProducerInPartition
 from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
 from brokertwin.recordings.history.entity import EntityKey
-from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
+from brokertwin.recordings.history.exchange import (
+    KnownFacts,
+    RecordedExchange,
+    RecordedRequest,
+    exchanges_of,
+)
 from brokertwin.recordings.history.findings import (
     DifferenceCause,
     IsrChange,
@@ -46,8 +52,17 @@ APIS = frozenset(
 )
 """The APIs that are about partitions' logs and replicas."""
 
+OF_TOPICS = ("CREATE_TOPICS", "DELETE_TOPICS")
 OF_LEADERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+STARTS = {
+    "FETCH": "logStartOffset",
+    "PRODUCE": "logStartOffset",
+    "DELETE_RECORDS": "lowWatermark",
+}
+"""The field with the start of the log, in the responses of APIs."""
+
+OF_NO_TOPIC = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 OF_PRODUCERS = (
     *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
     Error.DUPLICATE_SEQUENCE_NUMBER,
@@ -118,7 +133,8 @@ class PartitionTimeline:
         entries = (
             self._entry(each)
             for each in seen
-            if each.line.api in APIS or each.line.place in self._at
+            if (each.line.api in APIS or each.line.place in self._at)
+            and not (each.line.api in OF_TOPICS and self._is_forwarded(each.line))
         )
         return [each for each in entries if each is not None]
 
@@ -200,6 +216,37 @@ class PartitionTimeline:
         of = place, time, line.client, broker, line.api, line.version
         return TimelineEntry(*of, said, notes, refused)
 
+    @cached_property
+    def _existing(self) -> list[RecordedRequest]:
+        """The creations and deletions of the topic."""
+        return [
+            each.line
+            for each in self._watched.replication.exchanges
+            if each.line.api in OF_TOPICS and self._names_the_topic(each.response)
+        ]
+
+    @cached_property
+    def _starts(self) -> list[tuple[float, int, RecordedRequest]]:
+        """The log's starts in responses, with their times."""
+        found = (
+            (each.made, part[STARTS[each.line.api]], each.line)
+            for each in self._watched.replication.exchanges
+            if each.line.api in STARTS
+            for part in parts_of(each.response, self.topics, self.number)
+            if not part.get("errorCode") and part.get(STARTS[each.line.api], UNKNOWN) > 0
+        )
+        return sorted(found, key=lambda each: each[0])
+
+    def _is_forwarded(self, line: RecordedRequest) -> bool:
+        """Whether a broker sent it for a client whose request is in the recording, too."""
+        return any(
+            (each.api, each.version, each.client) == (line.api, line.version, line.client)
+            and each.connection != line.connection
+            and each.time <= line.time
+            and line.end <= each.end
+            for each in self._existing
+        )
+
     def _when(self, seen: RecordedExchange) -> float:
         samples = self._at.get(seen.line.place)
         return samples[0].time if samples else seen.made
@@ -240,7 +287,7 @@ class PartitionTimeline:
                     )
         elif api == "DELETE_RECORDS" and not bad:
             yield from (f"the log begins at {part['lowWatermark']}" for part in parts)
-        elif api in ("CREATE_TOPICS", "DELETE_TOPICS") and not bad:
+        elif api in OF_TOPICS and not bad:
             if self._names_the_topic(response):
                 yield f"the topic is {'created' if api == 'CREATE_TOPICS' else 'deleted'}"
         elif api == "WRITE_TXN_MARKERS" and not bad:
@@ -254,7 +301,10 @@ class PartitionTimeline:
 
     def _names_the_topic(self, response: Any) -> bool:
         found = (response or {}).get("topics") or (response or {}).get("responses") or ()
-        return any(each.get("name") in self.topics for each in found)
+        return any(
+            {each.get("name"), each.get("topicId")} & self.topics and not each["errorCode"]
+            for each in found
+        )
 
     def _produced(self, place: str) -> Iterator[str]:
         """The first batches of producers and of their epochs."""
@@ -271,6 +321,10 @@ class PartitionTimeline:
             parts = parts_of(request, self.topics, self.number)
             requested = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
             return _because_of_leader(code, seen.line.broker, requested, led)
+        if code == Error.OFFSET_OUT_OF_RANGE:
+            return self._because_out_of_range(seen, request)
+        if code in OF_NO_TOPIC:
+            return self._because_deleted(seen)
         if code in TOO_FEW:
             shown = self._latest(self._in_sync, seen.made)
             return self._too_few(seen, shown)
@@ -279,6 +333,35 @@ class PartitionTimeline:
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
             return cause_of(refused[0], found) if refused else ""
         return ""
+
+    def _because_out_of_range(self, seen: RecordedExchange, request: Any) -> str:
+        """The start of the log if it is above the requested offset, or the end below it."""
+        parts = parts_of(request, self.topics, self.number)
+        requested = next((part.get("fetchOffset", UNKNOWN) for part in parts), UNKNOWN)
+        if requested == UNKNOWN:
+            return ""
+        text = f"Offset {requested} was requested"
+        for time, start, line in self._starts:
+            is_deleted = line.api == "DELETE_RECORDS"
+            if is_deleted and time > seen.made:
+                break  # a later response may show what it deleted
+            if is_deleted and start > requested:
+                return f"{text}; {line.words} deleted the records before {start}."
+            if start > requested:
+                return f"{text}; the log begins at {start}, as {line.place} shows ({clock(time)})."
+        past = [each for each in self._samples if each.time <= seen.made]
+        if past and UNKNOWN < past[-1].high_watermark < requested:
+            end, shown = past[-1].high_watermark, f"{clock(past[-1].time)} ({past[-1].place})"
+            return f"{text}; the high watermark was {end} at {shown}."
+        return ""
+
+    def _because_deleted(self, seen: RecordedExchange) -> str:
+        """The deletion of the topic, if it is the last of its deletions and creations by then."""
+        past = [e for e in self._existing if e.time <= seen.made and not self._is_forwarded(e)]
+        last = max(past, key=lambda each: each.time, default=None)
+        if last is None or last.api != "DELETE_TOPICS":
+            return ""
+        return f"The topic was deleted by {last.words}."
 
     def _too_few(self, seen: RecordedExchange, shown: WatermarkSample | None) -> str:
         """What is known of the in-sync set at a refusal for too few replicas.

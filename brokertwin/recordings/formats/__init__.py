@@ -14,7 +14,6 @@
     order.py         sorts documents by arrival
     batches.py       adds batch headers to Produce requests
     dumps.py         batch headers from log dumps
-    batch_reader.py  batch headers from the topics
     summary.py       counts of lines
     pipeline.py      from files to sorted documents
     topics.py        documents in topics: a capture's, and a job's

@@ -12,11 +12,10 @@ changes sizes.
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.kafka_apis import (
     CREATE_TOPICS,
@@ -45,17 +44,6 @@ class Missing(StrEnum):
     NOT_THERE = "not in the topic any more"
     NOT_READ = "nothing of the partition is there"
     OTHER_SIZE = "another size in the topic"
-
-
-class BatchPartition(NamedTuple):
-    """A partition by topic name, or by topic id if the name is unknown."""
-
-    topic: str
-    partition: int
-
-
-Headers = dict[BatchPartition, list[Batch]]
-"""Batches of replicas; after a truncation an offset can have several."""
 
 
 class _Named(msgspec.Struct, rename="camel"):

@@ -221,7 +221,7 @@ _LONGEST_FIRST = sorted(
     ((start, code) for code, starts in TEXTS.items() for start in starts),
     key=lambda each: -len(each[0]),
 )
-_NAME = later(r"[A-Z][A-Z0-9_]+(?=$|:)")
+_NAME = later(r"[A-Z][A-Z0-9_]+(?=$|[:.])")
 _PREFIX = later(r"^(?:Broker|kafka server): ")
 
 

@@ -9,6 +9,7 @@ KafkaJS          at DEBUG: bodies of responses with KafkaJS's names, or the text
 librdkafka       `debug=protocol`: APIs, latencies; `debug=all`: errors
 franz-go         at LogLevelDebug: APIs, errors; it does not name its client
 Sarama           `Logger` and `DebugLogger`: some requests, errors; it does not name its client
+all              `client_refusals`: refusals in words, whose requests a log leaves out
 
 The lines may have any prefix of a logger, and be in its JSON.
 
@@ -28,7 +29,7 @@ import msgspec
 from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import METADATA
-from brokertwin.recordings.formats import java_text
+from brokertwin.recordings.formats import client_refusals, java_text
 from brokertwin.recordings.formats.client_errors import code_of
 from brokertwin.recordings.formats.documents import API_KEYS, NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
@@ -67,10 +68,11 @@ MARKS = later(
     rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
     rb"|\bproduced\W{1,4}broker\W|\bretrying request\W{1,4}request\W"
     rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
-    rb"(?:\berr(?:or)?\\?\"?[:=] ?\\?\"?[A-Z]+_|failed with [A-Z]+_)"
-    rb"|\berr(?:or)?\": ?\"[A-Z]+_[^\n]{0,300}\": ?\"(?:heartbeat|commit|join|sync|fetch) ?"
+    rb"(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
+    rb"|\berr(?:or)?\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
     rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
     rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
+    rb"|" + client_refusals.MARKS
 )
 """Patterns in lines of requests and responses, after the time."""
 
@@ -123,13 +125,21 @@ Found = _Message | _Failure | _Named | None
 
 
 class Exchanges:
-    def __init__(self) -> None:
+    """Pairs the requests and responses in a log.
+
+    Args:
+        process: the name of the container, pod or host before its lines, or "".
+    """
+
+    def __init__(self, process: str = "") -> None:
+        self._process = process
         self._pending: dict[tuple[str, int], deque[Document]] = defaultdict(deque)
         self._done: dict[tuple[str, int], Document] = {}
-        self._last_done: dict[int, Document] = {}
+        self._last_done: dict[int, dict[str, Document]] = defaultdict(dict)
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
-        self._sent_keys: set[int] = set()
+        self._seen: set[tuple[str, int]] = set()
+        self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
         self._count = 0
 
     def take(
@@ -163,33 +173,39 @@ class Exchanges:
             connection = f"{found.client or UNNAMED}/{found.place}"
             candidates = [self._done.get((connection, key)) for key in found.keys]
         else:
-            candidates = [self._last_done.get(key) for key in found.keys]
-        of_client = [
-            each
-            for each in candidates
-            if each is not None and found.client in ("", each.header.client_id)
-        ]
+            candidates = [
+                done
+                for key in found.keys
+                for client, done in self._last_done[key].items()
+                if found.client in ("", client)
+            ]
+        of_client = [each for each in candidates if each is not None]
         done = max(of_client, key=_end, default=None)
-        response = raw(_response_of(found.error, code))
         if done is not None and done.response in (raw({}), NO_RESPONSE):
-            done.response = response
-        elif len(found.keys) == 1 and found.keys[0] not in self._sent_keys:
-            yield from self._fail_alone(line, place, found, time, response)
+            done.response = raw(_response_of(found.error, code))
+        elif len(found.keys) == 1 and not self._has_sent(found.client, found.keys[0]):
+            yield from self._fail_alone(line, place, found, time, code)
+
+    def _has_sent(self, client: str, key: int) -> bool:
+        """Whether the log has requests of a client, or of any if it is ""."""
+        return any(key == sent and client in ("", by) for by, sent in self._seen)
 
     def _fail_alone(
-        self, line: SourceLine, place: str, found: _Failure, time: int, response: msgspec.Raw
+        self, line: SourceLine, place: str, found: _Failure, time: int, code: Error | None
     ) -> Iterator[Document]:
         """Add the response of a request that the log leaves out; its lines are one refusal."""
         (key,) = found.keys
         client = found.client or UNNAMED
         former = self._done.get((client, key))
-        if former is not None and former.response == response and time - former.time < AGAIN_MS:
+        said, at = self._alone.get((client, key), (None, 0))
+        if said == (code or found.error) and time - at < AGAIN_MS:
             return
+        self._alone[client, key] = code or found.error, time
         broker = _number_at_end(found.place)
         sent = _Message(client, found.place, broker, key, UNKNOWN_VERSION, None, True, {})
         self._count += 1
         document = self._document(line, place, sent, client, broker, time)
-        document.response = response
+        document.response = raw(_response_of(found.error, code))
         document.rest["responseTime"] = raw(UNKNOWN_LATENCY)
         self._done[client, key] = document
         if former is not None:
@@ -208,7 +224,7 @@ class Exchanges:
     def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
         key = found.connection, found.key
         self._count += 1
-        self._sent_keys.add(found.key)
+        self._seen.add((found.client, found.key))
         client = self._clients.get(found.connection, found.client)
         broker = found.broker
         if broker == UNKNOWN_BROKER:
@@ -234,7 +250,7 @@ class Exchanges:
             latency = found.latency_ms
         document.rest["responseTime"] = raw(latency)
         document.request, document.response = renamed(found.key, document.request, raw(found.body))
-        self._done[key] = self._last_done[found.key] = document
+        self._done[key] = self._last_done[found.key][client] = document
         if found.key == METADATA.key:
             self._learn(found.body)
         if done is not None:
@@ -250,8 +266,8 @@ class Exchanges:
             time=time,
             broker=broker,
             is_from_log=True,
-            connection=found.connection,
-            header=RequestHeader(found.key, found.version, number, client),
+            connection=f"{self._process}/{found.connection}".removeprefix("/"),
+            header=RequestHeader(found.key, found.version, number, _RD_NUMBER.sub("", client)),
             request=raw(found.body),
             response=NO_RESPONSE,
             rest={"isText": msgspec.Raw(b"true")},
@@ -289,7 +305,10 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"([^\s|()\[\]\"':]+)#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"[^\s|()\[\]\"':]+#(?:consumer|producer)-\d+")
+_RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
+"""The number of a client in its process, where several may have one client id."""
+
 _RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
@@ -373,7 +392,7 @@ def _librdkafka(text: str, line: bytes) -> Found:
 def _rd_client(text: str, line: bytes) -> str:
     """The client's name before a message, or in the JSON around it."""
     found = _RD_CLIENT.search(text) or _RD_CLIENT.search(line.decode("utf-8", "replace"))
-    return found[1] if found is not None else ""
+    return found[0] if found is not None else ""
 
 
 # Java
@@ -741,8 +760,18 @@ def _sarama(text: str, _: bytes) -> Found:
     return None
 
 
+def _refusal(text: str, _: bytes) -> Found:
+    found = client_refusals.refusal_in(text)
+    return (
+        _Failure(found.client, "", (API_KEYS[found.api],), found.said)
+        if found is not None
+        else None
+    )
+
+
 _READERS: tuple[Callable[[str, bytes], Found], ...] = (
-    *(_java, _old_java, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go, _sarama),
+    *(_java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go),
+    _sarama,
 )
 
 

@@ -14,8 +14,7 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.patterns import later
-from brokertwin.protocol.batch_headers import Batch
-from brokertwin.recordings.formats.batches import BatchPartition, Headers
+from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
 from brokertwin.recordings.formats.lines import SourceLine, lines_of
 
 DUMPED_FILE = later(rb"Dumping .*?([^/\\]+)-(\d+)[/\\]\d+\.log")

@@ -38,7 +38,8 @@ _CLIENT = (
     f" For the rest, {_RECORD}"
 )
 _JAVA = (
-    "`brokertwin explain client` reads it if org.apache.kafka.clients.NetworkClient is at DEBUG."
+    "`brokertwin explain client` reads the refusals in it, and all requests if"
+    " org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
 )
 _BATCHES = (
@@ -62,7 +63,10 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "debug log of a KafkaJS client",
-        _CLIENT,
+        (
+            "It shows one client: `brokertwin explain client` reads lines that have KafkaJS's"
+            f" fields (broker, clientId, correlationId, error) as JSON. For the rest, {_RECORD}"
+        ),
         (
             rb'"logger":"kafkajs"',
             rb"\b(?:Request|Response) \w+\(key: \d+, version: \d+\)",
@@ -111,15 +115,30 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
             rb"\[[^\[\]]+,[^\[\]]+,\d+\]::",
             rb'^\{"key":\{"(?:type|version)":',
             rb'^\{"topic":"__consumer_offsets"',
-            rb"::\[?(?:OffsetAndMetadata|OffsetMetadata|TransactionMetadata|GroupMetadata)\(",
+            rb"::\[?(?:OffsetAndMetadata|OffsetMetadata|GroupMetadata)\(",
         ),
     ),
     (
-        "output of kafka-consumer-groups.sh --describe",
+        "table of a group's offsets",
         _OFFSETS,
         (
-            rb"^GROUP +(?:TOPIC|CONSUMER-ID|COORDINATOR)",
+            rb"\bTOPIC +PARTITION +(?:LEADER-EPOCH +)?(?:CURRENT|NEW)-OFFSET\b",
+            rb"^Group ID:|^(?:COORDINATOR|BALANCER|TOTAL-LAG) +\w+$",
             rb"^\S+ +\S+ +\d+ +[\d-]+ +[\d-]+ +[\d-]+ ",
+            rb"^kafka_consumergroup_(?:current|group)_offset\{",
+        ),
+    ),
+    (
+        "table of groups, their members or their states",
+        "It holds no requests. " + _REQUEST_LOG,
+        (rb"^GROUP +(?:CONSUMER-ID|COORDINATOR|STATE|TYPE)",),
+    ),
+    (
+        "output of kafka-transactions.sh, or rows of __transaction_state",
+        "It shows transactions, no requests. " + _REQUEST_LOG,
+        (
+            rb"^TransactionalId\s|^(?:Topic\s+Partition\s+)?ProducerId\s|^CoordinatorId\s",
+            rb"::TransactionMetadata\(",
         ),
     ),
     (

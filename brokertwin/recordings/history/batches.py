@@ -129,7 +129,8 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             if batch.error:
                 yield self._refused(batch, exchange.line)
             elif batch.offset >= 0:
-                yield from self._written(AcknowledgedBatch(batch, exchange.line))
+                is_id = batch.topic in known.topics
+                yield from self._written(AcknowledgedBatch(batch, exchange.line), is_id)
 
     @property
     def _at(self) -> PartitionId:
@@ -175,7 +176,11 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             ),
         )
 
-    def _written(self, new: AcknowledgedBatch) -> Iterator[Finding]:
+    def _written(self, new: AcknowledgedBatch, is_id: bool) -> Iterator[Finding]:
+        """Compare a batch with those before it; only a topic id shows that the topic is the same.
+
+        Another topic of the same name has other offsets, and no producers yet.
+        """
         copies = [each for each in self.kept if each.batch[2:6] == new.batch[2:6]]
         same = [each for each in copies if each.batch.offset == new.batch.offset]
         if same:
@@ -183,6 +188,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             why = (RepeatOf(by=same[-1].line),)
             yield self._found(BatchRepeated, Severity.INFO, new, causes=why)
         others = [e for e in copies if 0 < abs(e.batch.offset - new.batch.offset) <= SEQUENCE_MAX]
+        others = [e for e in others if is_id and e.batch.topic == new.batch.topic]
         for each in [*others, new] if others else ():
             if not each.is_reported:
                 each.is_reported = True
@@ -193,7 +199,11 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         elif former.batch.epoch < new.batch.epoch:
             epoch, client = former.batch.epoch, former.line.name
             yield self._found(ProducerBegan, Severity.NOTE, new, former=epoch, former_client=client)
-        before = [each for each in self.kept if each.end == new.batch.offset]
+        before = [
+            each
+            for each in self.kept
+            if is_id and each.batch.topic == new.batch.topic and each.end == new.batch.offset
+        ]
         if before and before[-1].batch.epoch == new.batch.epoch:
             due = sequence_after(before[-1].batch.last, 1)
             if new.batch.first != due:

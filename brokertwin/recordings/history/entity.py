@@ -1,7 +1,7 @@
 """The base of all machines: exchanges are taken in the order of their responses."""
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -50,6 +50,11 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     pending: list[RecordedExchange] = []
     newest: int = 0
 
+    @property
+    def ends_ms(self) -> int | None:
+        """After how long without exchanges the state changes by itself; None if never."""
+        return None
+
     def step(self, part: RecordedExchange, known: KnownFacts) -> list[Finding]:
         """Take the part of an exchange, as `EntityKind.parts_of` returns it.
 
@@ -61,13 +66,14 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
 
     def wait(self, part: RecordedExchange) -> None:
         """Let the part of an exchange wait, without taking any."""
-        end = part.line.end
-        if end > self.newest:
-            self.newest = end
-        if not self.waiting or self.waiting[-1].line.end < end:
-            self.waiting.append(part)
+        line, waiting = part.line, self.waiting
+        if line.end > self.newest:
+            self.newest = line.end
+        last = waiting[-1].line if waiting else None
+        if last is None or last.end < line.end or last.order <= line.order:
+            waiting.append(part)
         else:
-            insort(self.waiting, part, key=lambda each: each.line.order)
+            insort(waiting, part, key=lambda each: each.line.order)
 
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""
@@ -77,10 +83,10 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         """Take the exchanges that wait, as the next one does if it comes much later."""
         return self._take_until(float("inf"), known)
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         raise AssertionError(f"{type(self).__name__} does not take {exchange.line.api}")
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         """Judge an exchange when those of the next `LOOKAHEAD_MS` have been taken."""
         raise AssertionError(f"{type(self).__name__} does not judge {exchange.line.api}")
 

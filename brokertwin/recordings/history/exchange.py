@@ -49,9 +49,6 @@ DELAY_MS = 1.0
 DELETIONS_MAX = 20
 """Maximum number of deletions of a topic name that are kept."""
 
-COARSE_MS = 3_000
-"""From this length on a log without any milliseconds has times of whole seconds."""
-
 DELAYS_MAX = 100_000
 """Maximum number of seconds with a busy broker, and of deleted topics, that are kept."""
 
@@ -147,7 +144,9 @@ class KnownFacts(msgspec.Struct):
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
         deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
+        brokers: broker ids of the cluster, as Metadata responses list them.
         takes_all: whether replicas are judged where logs are missing, too.
+        has_samples: whether each change of replicas is reported with their state.
         is_precise: whether any time has milliseconds.
     """
 
@@ -160,7 +159,9 @@ class KnownFacts(msgspec.Struct):
     delays: dict[str, float] = {}
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
+    brokers: dict[int, None] = {}
     takes_all: bool = False
+    has_samples: bool = True
     is_precise: bool = False
     deleted: dict[str, list[int]] = {}
 
@@ -172,8 +173,7 @@ class KnownFacts(msgspec.Struct):
     @property
     def is_coarse(self) -> bool:
         """True if all times are whole seconds: the order within a second is unknown."""
-        is_long = any(last - first >= COARSE_MS for first, last in self.logs.values())
-        return is_long and not self.is_precise
+        return not self.is_precise
 
     @property
     def late_ms(self) -> int:
@@ -185,12 +185,19 @@ class KnownFacts(msgspec.Struct):
         return former.end + self.late_ms <= new.time
 
     @property
-    def common(self) -> tuple[float, float]:
-        """From when to when all logs are recorded, in ms since 1970."""
-        if self.takes_all:
-            return 0.0, math.inf
-        first = max((first for first, _ in self.logs.values()), default=0)
-        return first, min((last for _, last in self.logs.values()), default=math.inf)
+    def recorded_since(self) -> float:
+        """From when on all logs are recorded, in ms since 1970."""
+        since = 0.0
+        if not self.takes_all:
+            for first, _ in self.logs.values():
+                since = max(since, first)
+        return since
+
+    @property
+    def recorded_until(self) -> float:
+        """Up to when all logs are recorded, in ms since 1970."""
+        last = () if self.takes_all else (last for _, last in self.logs.values())
+        return min(last, default=math.inf)
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
@@ -203,6 +210,11 @@ class KnownFacts(msgspec.Struct):
     def was_deleted(self, topic: str, since: float, until: float) -> bool:
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
+
+    @property
+    def has_all_logs(self) -> bool:
+        """Whether each broker of the cluster has a log, as far as Metadata responses show."""
+        return bool(self.brokers) and self.brokers.keys() <= self.logs.keys()
 
     def is_covered(self, broker: int, first: int, last: int) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
@@ -224,6 +236,8 @@ class KnownFacts(msgspec.Struct):
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})
             places |= dict.fromkeys(bodies.committed_places(exchange.request))
+        if line.api == "METADATA":
+            self.brokers |= {e["nodeId"]: None for e in exchange.response.get("brokers") or ()}
         if line.api == "DELETE_TOPICS":
             for each in exchange.response.get("responses") or ():
                 for name in (

@@ -631,13 +631,21 @@ class Rebalance(_OfGroup, frozen=True, kw_only=True, tag="rebalances"):
     Attributes:
         line: the first response that shows it.
         number: the generation or epoch.
+        former: the newest recorded one before it; -1 if none is. Members reach an epoch from it
+            without those in between, so the causes are all of these.
         lines: the responses that show it, in their order.
         within: generations within the minute before one of them, at most.
     """
 
     number: int
+    former: int = -1
     lines: tuple[RecordedRequest, ...]
     within: int
+
+    @property
+    def is_epoch(self) -> bool:
+        """True if heartbeats of KIP-848 and its successors show it, which do not stop members."""
+        return all(each.api.endswith("_GROUP_HEARTBEAT") for each in self.lines)
 
     @property
     def part(self) -> str:

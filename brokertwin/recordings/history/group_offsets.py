@@ -171,8 +171,8 @@ class ObservedOffsets(msgspec.Struct):
         outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
         self.pending = [each for each, outcome in outcomes if outcome is None]
         for each, outcome in outcomes:
-            if outcome is not None and each.line.end + known.late_ms > exchange.line.end:
-                self.offsets.pop(each.place, None)  # it may be of the next transaction
+            if outcome is not None and known.is_coarse:
+                self.offsets.pop(each.place, None)  # it may be of another transaction
             elif outcome is Outcome.COMMITTED and self._may_be_superseded(each, known):
                 self.offsets.pop(each.place, None)
             elif outcome is Outcome.COMMITTED and not each.is_superseded:

@@ -142,6 +142,8 @@ class ObservedMember(msgspec.Struct):
         session_timeout_ms: of its JoinGroup; -1 if unknown.
         epoch: the newest generation or member epoch that it is known to have; -1 if none.
         epoch_by: the request that shows it.
+        joined_in: the epoch of its first response, until it is known which one it began; else -1.
+        is_later: whether it began a later one, because that one was there before.
     """
 
     joined: RecordedRequest
@@ -150,6 +152,8 @@ class ObservedMember(msgspec.Struct):
     session_timeout_ms: int = -1
     epoch: int = -1
     epoch_by: RecordedRequest | None = None
+    joined_in: int = -1
+    is_later: bool = False
 
 
 class GenerationLine(msgspec.Struct, frozen=True):
@@ -158,7 +162,7 @@ class GenerationLine(msgspec.Struct, frozen=True):
     Attributes:
         line: the exchange.
         member: the member.
-        joined: whether it is new in the group.
+        joined: whether it is new in the group and began the generation by that.
         within: generations within the minute before it, or before an earlier line.
         reason: the reason of the client for joining again.
         former: the generation or epoch of the member before; -1 if it had none.
@@ -206,11 +210,13 @@ class GroupState(NamedTuple):
     Attributes:
         number: the generation or epoch; -1 if none is recorded.
         members: members that have not left and whose sessions have not ended.
+        shown: when a member that is there was heard of last, in ms since 1970; -1 if none is.
         is_empty: whether it has no members; None if the recording does not show all of them.
     """
 
     number: int
     members: int
+    shown: int
     is_empty: bool | None
 
 
@@ -228,6 +234,7 @@ class Membership(msgspec.Struct):
         gone: former members that left, by id.
         replaced: former ids of static members to the request that took their instance.
         departures: departures, in the order of the responses.
+        arrivals: when members joined by a heartbeat, in ms since 1970.
         generations: the newest generations.
         reached: when responses of the last minute showed which generation.
         joins: successful JoinGroups, in the order of the responses.
@@ -242,6 +249,7 @@ class Membership(msgspec.Struct):
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
         is_modern: whether a member has sent a heartbeat of KIP-848.
+        alive: members whose sessions have not ended as far as all logs are read; None before.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
     """
@@ -256,6 +264,7 @@ class Membership(msgspec.Struct):
     gone: dict[str, Departure] = field(default_factory=dict)
     replaced: dict[str, RecordedJoin] = field(default_factory=dict)
     departures: list[Departure] = field(default_factory=list)
+    arrivals: list[int] = field(default_factory=list)
     generations: dict[int, ObservedGeneration] = field(default_factory=dict)
     reached: list[tuple[int, int]] = field(default_factory=list)
     joins: list[RecordedJoin] = field(default_factory=list)
@@ -270,6 +279,7 @@ class Membership(msgspec.Struct):
     is_whole: bool = False
     is_empty: bool = False
     is_modern: bool = False
+    alive: int | None = None
     deleted: RecordedRequest | None = None
     late_ms: int = 0
 
@@ -291,25 +301,21 @@ class Membership(msgspec.Struct):
         A classic member expires `session.timeout.ms` after its last request. When the last member
         goes, the coordinator begins an empty generation (`GroupCoordinator.onCompleteJoin`).
         """
-        alive = [e for e in self.members.values() if not self._is_expired(e, time, known)]
+        alive = self.alive_at(time, known)
         has_gone = bool(self.members) and not alive and self.is_whole
         number = self.number + (1 if has_gone else 0)
         is_empty = self.is_empty or has_gone
-        return GroupState(number, len(alive), is_empty or (False if alive else None))
+        shown = max((each.last.end for each in alive.values()), default=-1)
+        return GroupState(number, len(alive), shown, is_empty or (False if alive else None))
 
-    def count(self) -> int:
-        """Members whose sessions had not ended when a member was heard of last."""
-        newest = max((each.last.time for each in self.members.values()), default=0)
-        return sum(
-            not self.has_beats
-            or each.session_timeout_ms < 0
-            or newest <= each.last.end + each.session_timeout_ms
-            for each in self.members.values()
-        )
+    def alive_at(self, time: float, known: KnownFacts) -> dict[str, ObservedMember]:
+        """Return the members whose sessions have not ended at a time, in ms since 1970."""
+        found = self.members.items()
+        return {name: each for name, each in found if not self._is_expired(each, time, known)}
 
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
-        if member.session_timeout_ms < 0 or not self.has_beats:
-            return False
+        if member.session_timeout_ms < 0 or not self.has_beats or not known.has_all_logs:
+            return False  # another broker may be the coordinator by now
         last, expires = member.last, member.last.end + member.session_timeout_ms
         return expires < time and known.is_covered(last.broker, last.end, expires)
 
@@ -363,6 +369,8 @@ class Membership(msgspec.Struct):
         is_new = not body.get("memberId") or member in self.handed_out
         if instance:
             is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
+            listed = self.generations.get(number - 1, ObservedGeneration()).members
+            is_free = is_free or (listed is not None and instance not in listed.values())
             is_new = is_new and is_free and self._is_of_rebalance(number, line)
         if member in self.handed_out:
             self.handed_out.remove(member)
@@ -558,9 +566,13 @@ class Membership(msgspec.Struct):
         for each in self.departures:
             if each.line.time > begin:
                 continue
+            if each.line.api in BEATS:
+                if self._is_of_epoch(each, number, former, since):
+                    found.append(each)
+                continue
             was_in = each.member in (before or ()) and each.member not in (generation.members or ())
             was_in = was_in and each.line.end >= since >= 0
-            if each.line.api == "LEAVE_GROUP" and each.generation >= 0:
+            if each.generation >= 0:
                 is_between = each.generation == number - 1
             elif since >= 0:
                 is_between = since <= each.line.time and each.generation < number
@@ -569,6 +581,21 @@ class Membership(msgspec.Struct):
             if is_between or was_in:
                 found.append(each)
         return found
+
+    def _is_of_epoch(self, departure: Departure, number: int, former: int, since: int) -> bool:
+        """Return whether a departure began an epoch or one after `former`, which no response shows.
+
+        Each join and each departure begins one, in their order. The first response with an epoch
+        may come after the begin of the next one.
+        """
+        time = departure.line.time
+        if not 0 <= since <= time or not departure.generation < number:
+            return False
+        known = self.generations.get(number, ObservedGeneration()).lines
+        if any(each.line.time < time for each in known):
+            return False
+        others = [*self.arrivals, *(each.line.time for each in self.departures)]
+        return sum(since <= each < time for each in others) < number - former
 
     # Heartbeats of the consumer, streams and share protocols
 
@@ -589,11 +616,13 @@ class Membership(msgspec.Struct):
         is_new = former == 0 and known is None
         if former == 0:
             join = RecordedJoin(member, epoch, line)
-            if instance and self._takes_over(instance, join):
-                is_new = False
+            has_replaced = bool(instance) and self._takes_over(instance, join)
+            self.is_whole = self.is_whole or (epoch == 1 and not instance)
+            # without the begin of the group a member with an instance id may replace another
+            is_new = is_new and not has_replaced and (not instance or self.is_whole)
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
-            self.is_whole = self.is_whole or epoch == 1
             self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
+            self.arrivals.append(line.time)
             yield MemberCame(group=self.group, line=line, member=member, epoch=epoch)
         elif known is None:
             found = ObservedMember(line, line, instance, -1, epoch, line)
@@ -604,8 +633,18 @@ class Membership(msgspec.Struct):
             yield MemberAdvanced(
                 group=self.group, line=line, member=member, former=former, epoch=epoch
             )
+        if is_new:
+            self.members[member].joined_in = epoch
+            self.members[member].is_later = self._was_shown(epoch, member, line)
+        began = self._began_by(member, epoch, _has_assignment(response))
         if epoch > former:
-            yield from self._reached(epoch, line, member, is_new, former)
+            yield from self._reached(epoch, line, member, began, former)
+        elif began:
+            lines = self.generations[epoch].lines if epoch in self.generations else []
+            for place, each in enumerate(lines):
+                if each.member == member and each.former == 0:
+                    lines[place] = msgspec.structs.replace(each, joined=True)
+            yield from self._report(epoch)
         if epoch > self.number:
             self.number, self.begun = epoch, line
         statuses = [
@@ -618,6 +657,28 @@ class Membership(msgspec.Struct):
         self.statuses.pop(member, None)
         if statuses:
             self.statuses[member] = statuses
+
+    def _was_shown(self, epoch: int, member: str, line: RecordedRequest) -> bool:
+        """Return whether an epoch was there before a request, by responses to other members."""
+        known = self.generations.get(epoch, ObservedGeneration()).lines
+        shown = [each.line for each in known if each.member != member]
+        others = [each for name, each in self.members.items() if name != member]
+        shown += [e.epoch_by for e in others if e.epoch >= epoch and e.epoch_by is not None]
+        return any(each.end + self.late_ms <= line.time for each in shown)
+
+    def _began_by(self, member: str, epoch: int, has_assignment: bool) -> bool:
+        """Return whether a new member is now known to have begun an epoch.
+
+        A join begins an epoch, but a coordinator computes assignments only now and then (KIP-1263).
+        So the first response may have an older epoch, in which the member has no partitions.
+        """
+        found = self.members.get(member)
+        if found is None or found.joined_in < 0:
+            return False
+        began = found.is_later if epoch > found.joined_in else has_assignment and not found.is_later
+        if began or epoch > found.joined_in:
+            found.joined_in = -1
+        return began
 
     # Generations
 
@@ -664,6 +725,7 @@ class Membership(msgspec.Struct):
                 causes=tuple(causes),
                 certainty=Certainty.SEEN if causes else Certainty.UNKNOWN,
                 number=number,
+                former=generation.former,
                 lines=tuple(each.line for each in generation.lines),
                 within=within,
             )
@@ -696,7 +758,7 @@ class Membership(msgspec.Struct):
         found: list[RebalanceCause] = [
             MemberJoined(member=each.member, client=self._client(each.member))
             for each in lines
-            if each.joined and self._may_have_begun(each, generation)
+            if each.joined and (each.line.api not in BEATS or each.former in (0, generation.former))
         ]
         found += [
             MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
@@ -760,16 +822,6 @@ class Membership(msgspec.Struct):
         self.under_way[of] = min(time, self.under_way.get(of, time))
         while len(self.under_way) > GENERATIONS_MAX:
             del self.under_way[min(self.under_way)]
-
-    def _may_have_begun(self, shown: GenerationLine, generation: ObservedGeneration) -> bool:
-        """Whether a new member may have begun the epoch of its first response.
-
-        A coordinator of KIP-848 computes an assignment only now and then: the first response of
-        a member may have an older epoch than the one that it began.
-        """
-        others = (each.line.end for each in generation.lines if each != shown)
-        latest = shown.line.time + self.late_ms
-        return shown.line.api not in BEATS or min(others, default=math.inf) >= latest
 
     def _again(self, shown: GenerationLine) -> MemberJoinedAgain:
         client = self._client(shown.member)
@@ -953,7 +1005,7 @@ class Membership(msgspec.Struct):
             del self.instances[next(iter(self.instances))]
         for joins in self.instances.values():
             del joins[:-GENERATIONS_MAX]
-        for events in (self.joins, self.departures, self.new_ids, self.handed_out):
+        for events in (self.joins, self.departures, self.arrivals, self.new_ids, self.handed_out):
             del events[:-EVENTS_MAX]
 
 
@@ -963,3 +1015,12 @@ def certainty_of(causes: tuple[Cause, ...]) -> Certainty:
         return Certainty.UNKNOWN
     is_derived = any(isinstance(each, MemberExpired) for each in causes)
     return Certainty.DERIVED if is_derived else Certainty.SEEN
+
+
+def _has_assignment(response: Any) -> bool:
+    """Return whether a heartbeat's response gives the member partitions or tasks."""
+    given = [response.get("assignment") or {}, response]
+    kinds = "topicPartitions", "activeTasks", "standbyTasks", "warmupTasks"
+    return any(
+        each.get("partitions") for of in given for kind in kinds for each in of.get(kind) or ()
+    )

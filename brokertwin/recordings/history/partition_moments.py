@@ -1,6 +1,6 @@
 """A moment of a partition: what a request or a response shows about its replicas."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokertwin.protocol.errors import Error
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ANY_REPLICA = -2
 """Replica id of a tool that reads any replica (Kafka's debugging consumer)."""
 
-OF_LEADERS = Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH
+OF_LEADERS = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH})
 """Errors of a broker that was the leader before."""
 
 FLAPPING = 2
@@ -109,12 +109,10 @@ class PartitionMoment(NamedTuple):
         known = self.known
         if self.facts.presences:
             followers = {*known.isr} - {known.led_by}
-            yield from self._remove([b for b in followers if self._absence(b) is Absence.CERTAIN])
-        known.awaited = [
-            broker
-            for broker in known.progress
-            if broker not in known.isr and self._is_awaited(broker)
-        ]
+            gone = [b for b in followers if self._absence(b) is Absence.CERTAIN]
+            yield from self._remove(gone) if gone else ()
+        away = [broker for broker in known.progress if broker not in known.isr]
+        known.awaited = [broker for broker in away if self._is_awaited(broker)]
 
     def _is_awaited(self, broker: int) -> bool:
         if self.facts.absence(broker, self.time, self.time) > Absence.POSSIBLE:
@@ -147,25 +145,27 @@ class PartitionMoment(NamedTuple):
         """
         wanted, read = self.exchange.request, self.exchange.response
         follower = wanted["follower"]
+        known, before = self.known, self.of.before
         if read:
-            self.of.before[self.exchange.line.place] = self.known.high_watermark
-            while len(self.of.before) > BROKERS_MAX:
-                del self.of.before[next(iter(self.of.before))]
+            before[self.exchange.line.place] = known.high_watermark
+            while len(before) > BROKERS_MAX:
+                del before[next(iter(before))]
         code = read.get("errorCode", Error.NONE)
         is_diverging = read.get("divergingEpoch", {}).get("epoch", UNKNOWN) >= 0
-        is_refused = is_diverging or code not in (Error.NONE, *OF_LEADERS)
+        is_refused = is_diverging or (code and code not in OF_LEADERS)
         if "fetchOffset" not in wanted or (is_refused and not self.exchange.has_waited):
             return
         broker, epoch = self.exchange.line.broker, wanted.get("currentLeaderEpoch", UNKNOWN)
-        yield from self.lead(broker, epoch, ShownBy.FETCH)
-        if follower >= 0 and (self.known.leader, self.known.leader_epoch) == (broker, epoch):
+        if epoch > known.leader_epoch:
+            yield from self.lead(broker, epoch, ShownBy.FETCH)
+        if follower >= 0 and known.leader == broker and known.leader_epoch == epoch:
             offset, connection = wanted["fetchOffset"], self.exchange.line.connection
             has_read = bool(read.get("recordsSizeInBytes")) and not self.exchange.has_waited
-            is_news = self.known.fetched(follower, offset, self.time, connection, has_read)
+            is_news = known.fetched(follower, offset, self.time, connection, has_read)
             yield from self.follow(ReplicaFetched(broker=follower, offset=offset), is_news)
 
     def fetched(self) -> Iterator[Finding]:
-        read, line = self.exchange.response, self.exchange.line
+        read, line, known = self.exchange.response, self.exchange.line, self.known
         follower = self.exchange.request["follower"]
         before = self.of.before.pop(line.place, None)
         if self.exchange.has_waited and not self._was_away(line.broker):
@@ -175,11 +175,16 @@ class PartitionMoment(NamedTuple):
         high_watermark = read.get("highWatermark", UNKNOWN)
         if read.get("errorCode"):
             yield from self.named()
-        elif high_watermark >= 0 and line.broker == self.known.leader:
-            yield from self.compare(high_watermark, before)
-            if follower >= 0:
-                sent = self.known.sent_hws.setdefault(follower, SentWatermark(UNKNOWN))
-                sent.sent = high_watermark
+        elif high_watermark >= 0 and line.broker == known.leader:
+            if high_watermark == known.high_watermark <= known.leader_end:
+                self.of.agreed += 1
+                known.last_hw = high_watermark
+            else:
+                yield from self.compare(high_watermark, before)
+            if follower in known.sent_hws:
+                known.sent_hws[follower].sent = high_watermark
+            elif follower >= 0:
+                known.sent_hws[follower] = SentWatermark(high_watermark)
 
     def compare(self, reported: int, before: int | None) -> Iterator[Finding]:
         """Compare a leader's HW with the rule.
@@ -202,7 +207,7 @@ class PartitionMoment(NamedTuple):
         elif self._is_open(reported):
             self.of.adopted += 1
             known.high_watermark, known.is_assumed = reported, True
-            yield self.sample(WatermarkReported(is_adopted=True))
+            yield from self.sample(WatermarkReported(is_adopted=True))
         else:
             yield from self._differ(reported, gone or [])
         if is_news:
@@ -293,7 +298,8 @@ class PartitionMoment(NamedTuple):
         written = self.exchange.response
         if not written:
             return
-        yield from self.named()
+        if written.get("currentLeader"):
+            yield from self.named()
         if not written.get("errorCode") and self.exchange.line.broker == self.known.leader:
             batches = self.exchange.request.get("batches") or ()
             size = sum(batch["lastOffsetDelta"] + 1 for batch in batches)
@@ -408,7 +414,7 @@ class PartitionMoment(NamedTuple):
         self.known.lead(leader, leader_epoch)
         if leader not in (UNKNOWN, former) and former in self.known.isr:
             yield from self._remove([former] if self._absence(former) else [])
-        yield self.sample(LeaderNamed(leader=leader, epoch=leader_epoch, by=by))
+        yield from self.sample(LeaderNamed(leader=leader, epoch=leader_epoch, by=by))
         if UNKNOWN not in (self.of.led_by, leader) and self.of.led_by != leader:
             self.of.led += 1
             yield LeaderChanged(
@@ -434,7 +440,7 @@ class PartitionMoment(NamedTuple):
         known.isr, known.isr_changed = list(isr), self.time if known.isr else 0.0
         known.isr_confirmed = 0.0
         why = InSyncNamed(isr=tuple(sorted(isr)), by=by, removed=removed)
-        yield from self.follow(why, is_news=True, is_isr=True)
+        yield from self.follow(why, is_news=True)
         former, self.of.last_isr = self.of.last_isr, sorted(known.in_sync)
         for broker in sorted({*(former or ())} - {*self.of.last_isr}):
             self.of.left[broker] = self.of.left.get(broker, 0) + 1
@@ -452,14 +458,13 @@ class PartitionMoment(NamedTuple):
             line, at = self.exchange.line, self.at
             yield IsrGrew(line=line, partition=at, time=self.time, broker=broker)
 
-    def follow(self, why: SampleCause, is_news: bool, is_isr: bool = False) -> Iterator[Finding]:
+    def follow(self, why: SampleCause, is_news: bool) -> Iterable[Finding]:
         """Advance the HW; report a sample if it moved or `is_news`."""
         former = self.known.high_watermark
         if self.known.raise_high_watermark(self.facts.min_isr_of(self.of.topic) or 1):
             self._note_move(former)
             is_news = True
-        if is_news:
-            yield self.sample(why, is_isr)
+        return self.sample(why) if is_news else ()
 
     def settle(self) -> Iterator[Finding]:
         """Report differences that were races: the HW may be the reported one now."""
@@ -493,10 +498,13 @@ class PartitionMoment(NamedTuple):
         self.known.high_watermark, self.known.start = reported, UNKNOWN
         yield from self._remove(gone)
 
-    def sample(self, why: SampleCause, is_isr: bool = False) -> Finding:
-        """Report the state since this moment."""
+    def sample(self, why: SampleCause) -> Iterable[Finding]:
+        """Report the state since this moment, if samples are wanted."""
         known, line = self.known, self.exchange.line
         self.of.sampled += 1
+        if not self.facts.has_samples:
+            return ()
+        kind = IsrSampleTaken if isinstance(why, InSyncNamed) else SampleTaken
         sample = WatermarkSample(
             self.time,
             self.of.topic,
@@ -512,9 +520,7 @@ class PartitionMoment(NamedTuple):
             known.end_is_least,
             known.is_least,
         )
-        return (IsrSampleTaken if is_isr else SampleTaken)(
-            line=line, partition=self.at, sample=sample, number=self.of.sampled
-        )
+        return (kind(line=line, partition=self.at, sample=sample, number=self.of.sampled),)
 
 
 Handler = Callable[[PartitionMoment], Iterator[Finding]]

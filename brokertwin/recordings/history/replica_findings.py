@@ -59,8 +59,7 @@ class OpenDifference(msgspec.Struct):
 
 def has_all(time: float, known: KnownFacts) -> bool:
     """Return whether all logs have the requests of a time; the response writes the line."""
-    _, end = known.common
-    return time + FETCH_WAIT_MS <= end
+    return time + FETCH_WAIT_MS <= known.recorded_until
 
 
 def differs(line: RecordedRequest, found: WatermarkDifference) -> Finding:

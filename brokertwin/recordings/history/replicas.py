@@ -183,6 +183,8 @@ class PartitionReplicas(msgspec.Struct):
 
     def raise_high_watermark(self, min_isr: int) -> bool:
         """Advance the HW; True if it has moved."""
+        if self.leader_end <= self.high_watermark:
+            return False
         candidate = self.candidate(min_isr)
         if candidate is None or candidate <= self.high_watermark:
             return False

@@ -15,7 +15,7 @@ Source: `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -65,6 +65,10 @@ class ExchangeMoment(msgspec.Struct):
     def order(self) -> tuple[float | int | str | bool, ...]:
         """Sort key: by time, then by request and line."""
         return (self.time, *self.exchange.line.order[1:], self.is_response)
+
+
+def _time(moment: ExchangeMoment) -> float:
+    return moment.time
 
 
 class ReplicatedPartition(ObservedEntity, kw_only=True):
@@ -122,42 +126,52 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             found += [each.verdict(known) for each in due]
         return found
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
+        """Take the moments of an exchange that show something."""
         if not self.topic:
-            yield Unread(line=exchange.line, api=exchange.line.api)
-            return
-        for is_response, time in enumerate((exchange.taken, exchange.made)):
-            moment = ExchangeMoment(time, bool(is_response), exchange)
-            if not self.moments or self.moments[-1].time < time:
-                self.moments.append(moment)
-            else:
-                insort(self.moments, moment, key=lambda each: each.order)
+            return (Unread(line=exchange.line, api=exchange.line.api),)
+        if exchange.line.api in ON_REQUEST:
+            self._insert(ExchangeMoment(exchange.taken, False, exchange))
+        self._insert(ExchangeMoment(exchange.made, True, exchange))
+        return ()
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        end = exchange.line.end + self.LOOKAHEAD_MS
-        begin, _ = known.common
-        count = bisect_right(self.moments, exchange.made, key=lambda each: each.time)
-        before = self.moments[:count]
-        self.moments[:count] = [each for each in before if each.exchange.line.end > end]
+    def _insert(self, moment: ExchangeMoment) -> None:
+        moments = self.moments
+        if not moments or moments[-1].time < moment.time:
+            moments.append(moment)
+            return
+        at = bisect_right(moments, moment.time, key=_time)
+        if at and moments[at - 1].time == moment.time:
+            insort(moments, moment, key=lambda each: each.order)
+        else:
+            moments.insert(at, moment)
+
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
+        moments = self.moments
+        if not moments or moments[0].time > exchange.made:
+            return ()
+        end, since = exchange.line.end + self.LOOKAHEAD_MS, known.recorded_since
+        count = bisect_right(moments, exchange.made, key=_time)
+        before = moments[:count]
+        moments[:count] = [each for each in before if each.exchange.line.end > end]
+        found: list[Finding] = []
         for moment in before:
-            if moment.exchange.line.end <= end:
-                yield from self._handle(moment, known, begin)
-        del self.moments[:-MOMENTS_MAX]
+            if moment.exchange.line.end <= end and moment.exchange.taken >= since:
+                found += self._handle(moment, known, since)
+        del moments[:-MOMENTS_MAX]
+        return found
 
-    def _handle(self, moment: ExchangeMoment, known: KnownFacts, begin: float) -> Iterator[Finding]:
+    def _handle(self, moment: ExchangeMoment, known: KnownFacts, since: float) -> Iterator[Finding]:
         """Handle a moment of the time since which all logs are recorded."""
-        if moment.exchange.taken < begin:
-            return
-        if begin > self.begin:
-            self.begin, self.known, self.open = begin, PartitionReplicas(), []
-        handlers = ON_RESPONSE if moment.is_response else ON_REQUEST
-        handler = handlers.get(moment.exchange.line.api)
-        if handler is not None and self._is_mine(moment.exchange):
+        if since > self.begin:
+            self.begin, self.known, self.open = since, PartitionReplicas(), []
+        if self._is_mine(moment.exchange):
+            handlers = ON_RESPONSE if moment.is_response else ON_REQUEST
             at = PartitionMoment(self, moment.time, moment.exchange, known)
             if self.open:
                 yield from at.close()
             yield from at.absent()
-            yield from handler(at)
+            yield from handlers[moment.exchange.line.api](at)
             if self.open:
                 yield from at.settle()
 
@@ -165,13 +179,14 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         """Return False if an exchange is about a deleted topic of the same name."""
         for body in (exchange.request, exchange.response):
             topic_id = body.get("topicId", ZERO_UUID)
-            if topic_id in (ZERO_UUID, self.topic_id):
+            if topic_id == self.topic_id or topic_id == ZERO_UUID:
                 continue
             if topic_id in self.former_ids:
                 return False
             if self.topic_id != ZERO_UUID:
                 self.former_ids = [*self.former_ids, self.topic_id][-TOPIC_IDS_MAX:]
                 self.known = PartitionReplicas()
+                self.last_isr, self.left, self.led_by, self.led = None, {}, UNKNOWN, 0
             self.topic_id = topic_id
         return True
 

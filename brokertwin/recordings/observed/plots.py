@@ -1,4 +1,4 @@
-"""What the observer found as plots, one for each partition: offsets, and who was in sync."""
+"""Plots of the observer's samples, one for each partition: offsets and in-sync replicas."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.replicas import UNKNOWN
 
 WIDTH, HEIGHT, STRIP = 900, 220, 60
-"""Of a plot of offsets and of the strip below it, in pixels."""
+"""Width and height of a plot, and height of the strip below it, in pixels."""
 
 FORMATS = (".html", ".svg", ".png")
 
@@ -119,7 +119,7 @@ def in_sync_chart(altair: Any, samples: Sequence[WatermarkSample], end: float) -
 
 
 def tooltips(altair: Any, *fields: str) -> list[Any]:
-    """What is shown of a point; where Altair finds texts it looks long for what they stand for."""
+    """Return the text of a point; without it, Altair searches long for the types of texts."""
     return [altair.Tooltip(field) for field in fields]
 
 

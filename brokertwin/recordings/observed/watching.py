@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from brokertwin.recordings.formats.batches import Headers
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchange_of
 from brokertwin.recordings.history.findings import (

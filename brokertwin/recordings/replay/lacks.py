@@ -1,17 +1,19 @@
 """What a recording lacks for a comparison: found before the search, which takes long."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from brokertwin.protocol.kafka_apis import FETCH
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.wording import counted
 
 OF_MEMBERS = ("HEARTBEAT", "SYNC_GROUP", "OFFSET_COMMIT", "LEAVE_GROUP")
+BEATS = ("CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT")
 NO_SESSION = 0
 
 
 def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
-    """Yield a sentence for the beginning of a log, and one for several brokers, if they lack.
+    """Yield sentences for the beginning of a log, batch headers, and places of replicas.
 
     A fetch session, a member or a topic is older than the recording if it is used, and no request
     before made it.
@@ -24,6 +26,7 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
     old_topics: set[str] = set()
     brokers: set[int] = set()
     is_placed = True
+    produces: list[bool] = []
     for each in exchanges:
         brokers.add(each.broker)
         response = each.response or {}
@@ -34,6 +37,12 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             sessions.add((each.broker, int(response.get("sessionId") or NO_SESSION)))
         elif each.api == "JOIN_GROUP":
             members.add(str(response.get("memberId")))
+        elif each.api in BEATS:
+            body = each.body()
+            if body.get("memberEpoch", 0) <= 0 or response.get("errorCode"):
+                members.add(str(response.get("memberId") or body.get("memberId")))
+            elif body.get("memberId") not in members:
+                old_groups.add(str(body.get("groupId")))
         elif each.api in OF_MEMBERS and not response.get("errorCode"):
             body = each.body()
             member = body.get("memberId")
@@ -44,6 +53,8 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             created |= {topic["name"] for topic in topics}
             is_placed &= all(topic.get("assignments") for topic in topics)
         elif each.api == "PRODUCE":
+            sent = (part for topic in each.body().get("topicData") or () for part in _parts(topic))
+            produces.append(all(part.get("batches") for part in sent))
             for topic in response.get("responses") or ():
                 name = topic.get("name") or topic.get("topicId")
                 if any(part.get("baseOffset", 0) > 0 for part in topic["partitionResponses"]):
@@ -60,9 +71,15 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
     ]
     if old:
         yield (
-            f"The recording does not have its beginning: {', '.join(old)} are older. Answers that"
-            " depend on them differ. Compare a log from the start of its cluster, or continue a"
-            " kept state with --from."
+            f"The recording does not have its beginning: {', '.join(old)} began before. Answers"
+            " that depend on them differ. Compare a log from the start of its cluster, or continue"
+            " a kept state with --from."
+        )
+    if not all(produces):
+        yield (
+            f"{produces.count(False)} of {counted(len(produces), 'Produce request')} have no batch"
+            " headers, which request logs lack. Answers that depend on records differ. Pass the"
+            " headers with --batches, or add them with `brokertwin ingest --batches-from`."
         )
     if len(brokers) > 1 and not is_placed:
         yield (
@@ -71,3 +88,7 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             " depend on leaders differ. Compare the log of one broker, or create the topics with"
             " assigned replicas."
         )
+
+
+def _parts(topic: dict[str, Any]) -> list[dict[str, Any]]:
+    return topic.get("partitionData") or []

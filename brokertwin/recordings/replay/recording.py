@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.batch_headers import Headers
 from brokertwin.protocol.kafka_apis import FETCH, Decider, Trait, api_of_key
-from brokertwin.recordings.formats.batches import Completion, Headers, Needs
+from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,

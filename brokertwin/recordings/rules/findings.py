@@ -8,8 +8,7 @@ OF_FINDINGS: dict[str, Rule] = {
         " stop.",
         "ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-848",
         "Look at who began them: give instances that restart a group.instance.id, poll faster or"
-        " raise"
-        " max.poll.interval.ms where members are dropped, deploy fewer members at a time.",
+        " raise max.poll.interval.ms where members are dropped, deploy fewer members at a time.",
     ),
     "member-dropped": Rule(
         "A member that sends no heartbeat for session.timeout.ms, or does not poll for"
@@ -208,3 +207,14 @@ REMOVED = Rule(
     "Look at the broker that left: shut down, stopped, or without connection to the controller.",
 )
 """The rule of `isr-shrunk` if the controller removed the broker."""
+
+NEW_EPOCHS = Rule(
+    "Members that join, leave or are not heard of begin an epoch of the group. The coordinator"
+    " assigns the partitions, and each member changes to its new ones by its own heartbeats: the"
+    " others go on.",
+    "GroupMetadataManager; KIP-848, KIP-932, KIP-1071",
+    "No action if few partitions move. Give consumers that restart a group.instance.id. How long"
+    " a member may be silent is a setting of the broker: group.consumer.session.timeout.ms, or"
+    " that of share or streams groups.",
+)
+"""The rule for `rebalances` of the groups whose coordinator assigns the partitions."""

@@ -44,11 +44,13 @@ RULES: dict[int, Rule] = {
     ),
     Error.UNKNOWN_MEMBER_ID: Rule(
         "The group has no member with this id, or no longer.",
-        "ClassicGroup; KIP-62 (session.timeout.ms, max.poll.interval.ms), KIP-394",
+        "ClassicGroup; KIP-62 (session.timeout.ms, max.poll.interval.ms),"
+        " KIP-394, KIP-848 (group.consumer.session.timeout.ms)",
         "Clients join again. If it happens often, poll more often or fewer records, raise"
         " max.poll.interval.ms, and check the process for pauses.",
-        "A member without a heartbeat for session.timeout.ms; a commit without membership while"
-        " the group has members.",
+        "A member without a heartbeat for session.timeout.ms (for KIP-848, the broker's"
+        " group.consumer.session.timeout.ms); a commit without membership while the group has"
+        " members.",
         RULES_OF_GROUPS,
     ),
     Error.REBALANCE_IN_PROGRESS: Rule(

@@ -67,6 +67,10 @@ class Client(ABC):
         client cannot know which, and a late request may still arrive at any later time.
         """
 
+    def is_done(self, state: Any) -> bool:
+        """True if the client has done what it wanted; by default, if it sends nothing more."""
+        return not list(self.sends(state))
+
     def restarts(self, _state: Any) -> Any:
         """Return the state after a crash; by default the first one."""
         return self.start
@@ -103,6 +107,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         isolations: brokers cut off from other brokers; each may rejoin.
         severed: brokers cut off from the controller, too; each may rejoin.
         elections: unclean elections by an administrator.
+        loses_cache: whether a broker that crashes loses its records, like a machine that has not
+            written its disk cache.
         brokers: the brokers that the faults concern; empty for all.
     """
 
@@ -116,10 +122,13 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     isolations: int = 0
     severed: int = 0
     elections: int = 0
+    loses_cache: bool = False
     brokers: tuple[int, ...] = ()
 
 
-FAULT_NAMES = tuple(name for name in Faults.__struct_fields__ if name != "brokers")
+FAULT_NAMES = tuple(
+    name for name in Faults.__struct_fields__ if name not in ("loses_cache", "brokers")
+)
 """Faults with a number."""
 
 

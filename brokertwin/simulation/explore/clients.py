@@ -120,6 +120,14 @@ class TransactionalProducer(Client):
             return [requests.end_txn(self._id, *held, committed, version=version)]
         return []
 
+    def is_done(self, state: ProducerState) -> bool:
+        return state.at == "done"
+
+    def restarts(self, state: ProducerState) -> ProducerState:
+        """Go on with the next transaction, whose records have other names."""
+        start: ProducerState = self.start
+        return start._replace(number=min(state.number + 1, len(self._ends)))
+
     def receives(self, state: ProducerState, send: Send, response: Any) -> ProducerState:
         """Continue, repeat or fail."""
         if response is None:
@@ -215,6 +223,9 @@ class IdempotentProducer(Client):
             )
             for broker in self._brokers
         ]
+
+    def is_done(self, state: ProducerState) -> bool:
+        return state.at == "done"
 
     def receives(self, state: ProducerState, send: Send, response: Any) -> ProducerState:
         """Continue, repeat, reset or fail."""
@@ -401,6 +412,14 @@ class GroupWorker(Client):
         return Send(
             api="HEARTBEAT", version=version, body=body, label="Heartbeat", may_be_late=False
         )
+
+    def is_done(self, state: WorkerState) -> bool:
+        return state.at == "idle"
+
+    def restarts(self, state: WorkerState) -> WorkerState:
+        """Join as another member."""
+        start: WorkerState = self.start
+        return start._replace(joined=state.joined + 1)
 
     def receives(self, state: WorkerState, send: Send, response: Any) -> WorkerState:
         """Continue; join again after a rebalance; fail if fenced."""

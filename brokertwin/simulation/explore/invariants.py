@@ -17,6 +17,7 @@ HighWatermarkStays          no leader forgets what readers have seen
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
 OneOwnerAtATime             the same at any time (KIP-848, KIP-1071)
 DeliveredAndCounted         share records are delivered, at most as often as the limit
+HeldByOne                   share records are delivered to one member at a time
 SessionsHideNothing         a fetch session does not hide a record
 CellHolds                   the invariants of `state/` (`check(cell)`)
 """
@@ -134,9 +135,10 @@ class View:
         found = self._batches.get(key)
         if found is None:
             log = self.log(*key)
-            table = self._tables.logs
             found = self._batches[key] = (
-                list(batches_from(table, broker, log, log.log_start_offset)) if log else []
+                list(batches_from(self._tables.of(broker), log, log.log_start_offset))
+                if log
+                else []
             )
         return found
 
@@ -145,7 +147,7 @@ class View:
         log = self.log(broker, topic, partition)
         if log is None or not log.aborted:
             return []
-        index = logs.aborted_index(self._tables.logs, broker, log)
+        index = logs.aborted_index(self._tables.of(broker), log)
         found = index.between(0, log.log_end_offset)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
@@ -175,8 +177,7 @@ class View:
         found = {}
         for transactional_id in self._model.cluster.transactional_ids:
             for broker in self.brokers:
-                table = self._tables.transactions
-                known = transactional_ids.metadata(table, broker, transactional_id)
+                known = transactional_ids.metadata(self._tables.of(broker), transactional_id)
                 leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
                 if known is not None and leader in (broker, -1):
                     found[known.producer_id] = known
@@ -187,8 +188,7 @@ class View:
         leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
         if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
             leader = CONTROLLER
-        table = self._tables.groups
-        found = committed_offsets.offset(table, leader, group, topic, partition)
+        found = committed_offsets.offset(self._tables.of(leader), group, topic, partition)
         return found.offset if found is not None else -1
 
     def share_start(self, group: str, topic: str, partition: int) -> tuple[str, int]:
@@ -203,7 +203,7 @@ class View:
         return found.topic_id, share.start_offset if share is not None else 0
 
     def _topic(self, topic: str, machine: int) -> Topic | None:
-        return image.topic_by_name(self._tables.metadata, machine, topic)
+        return image.topic_by_name(self._tables.of(machine), topic)
 
 
 def _is_aborted(batch: StoredBatch, aborted: list[tuple[int, int, int]]) -> bool:
@@ -828,7 +828,8 @@ class _Deliveries(NamedTuple):
 class DeliveredAndCounted(Invariant):
     """A share group delivers a record until it is accepted or rejected, at most `most` times.
 
-    A record below the group's start offset was accepted, rejected, or delivered `most` times.
+    A record below the group's start offset was accepted, rejected, deleted, or delivered `most`
+    times.
 
     Args:
         group: the share group.
@@ -877,7 +878,8 @@ class DeliveredAndCounted(Invariant):
                 return f"record {offset} of partition {partition} was delivered {count} times"
         for topic, partition in view.places():
             topic_id, start = view.share_start(self._group, topic, partition)
-            for offset in range(start):
+            log = view.log(view.serving_leader(topic, partition), topic, partition)
+            for offset in range(log.log_start_offset if log is not None else start, start):
                 where = topic_id, partition, offset
                 count = counts.get(where, 0)
                 if where not in ghost.ended and count + ghost.unanswered < self._most:
@@ -897,6 +899,67 @@ def _acknowledged(batch: dict[str, Any]) -> Iterator[tuple[int, int]]:
     first, kinds = batch["firstOffset"], batch["acknowledgeTypes"]
     for offset in range(first, batch["lastOffset"] + 1):
         yield offset, kinds[offset - first] if len(kinds) > 1 else kinds[0]
+
+
+_Record = tuple[str, int, int]
+"""A topic id, a partition and an offset."""
+
+
+class _Held(NamedTuple):
+    """What `HeldByOne` remembers: records by their member, ended ones, and a violation."""
+
+    held: tuple[tuple[_Record, str], ...] = ()
+    ended: tuple[_Record, ...] = ()
+    broken: str = ""
+
+
+class HeldByOne(Invariant):
+    """A share group delivers a record to one member at a time, and not after it has ended.
+
+    A record has ended if its acceptance or rejection was acknowledged. For models without the fault
+    `wait`: a member does not know that its lock has expired.
+    """
+
+    source = "KIP-932"
+    start = _Held()
+
+    def received(self, ghost: _Held, client: str, send: Send, response: Any) -> _Held:
+        """Note acquired and acknowledged records."""
+        if send.api != "SHARE_FETCH":
+            return ghost
+        held, ended = dict(ghost.held), set(ghost.ended)
+        if response is None or send.body["shareSessionEpoch"] == 0:
+            held = {record: member for record, member in held.items() if member != client}
+        if response is None:
+            return ghost._replace(held=tuple(sorted(held.items())))
+        found = {
+            (topic.topic_id, each.partition_index): each
+            for topic in response.responses
+            for each in topic.partitions
+        }
+        for topic in send.body["topics"]:
+            for partition in topic["partitions"]:
+                place = topic["topicId"], partition["partitionIndex"]
+                is_done = place in found and not found[place].acknowledge_error_code
+                for batch in partition["acknowledgementBatches"]:
+                    for offset, kind in _acknowledged(batch):
+                        held.pop((*place, offset), None)
+                        if is_done and kind in _ENDS:
+                            ended.add((*place, offset))
+        broken = ghost.broken
+        for place, each in found.items():
+            for acquired in each.acquired_records:
+                for offset in range(acquired.first_offset, acquired.last_offset + 1):
+                    record = *place, offset
+                    other = held.setdefault(record, client)
+                    if other != client:
+                        broken = f"record {offset} is delivered to {other} and {client}"
+                    if record in ended:
+                        broken = f"record {offset} is delivered to {client} after it has ended"
+        return _Held(tuple(sorted(held.items())), tuple(sorted(ended)), broken)
+
+    def check(self, ghost: _Held, _view: View) -> str | None:
+        return ghost.broken or None
 
 
 _Offsets = tuple[tuple[tuple[str, Place], int], ...]

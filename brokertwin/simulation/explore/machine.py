@@ -8,7 +8,7 @@ A delivery to a cell in a known state is not decided again: many states of a mod
 clients alone. The cell is loaded only to decide, or to be read.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -21,7 +21,7 @@ from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
 from brokertwin.state.cell.cell import Cell, Meta
 from brokertwin.state.cell.check import check
-from brokertwin.state.cell.delivery import MetadataRead, Step
+from brokertwin.state.cell.delivery import AtOnce, MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
@@ -31,7 +31,7 @@ from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import TABLE_NAMES, CellTables
+from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Changes
 from brokertwin.state.eras.versions import SETTINGS
 
 CLUSTER = "explored"
@@ -168,37 +168,36 @@ class CollectedRows(Rows):
         """Drop a deadline."""
 
 
-class Held:
-    """Messages between machines that wait for their delivery; `released` is delivered at once."""
+class Held(AtOnce):
+    """Messages between machines that wait for their delivery; all others are delivered at once."""
 
     def __init__(self, between: frozenset[Between]) -> None:
+        super().__init__()
         self.between = between
         self.ways: dict[tuple[str, int, int], tuple[Step, ...]] = {}
-        self.released: deque[Step] = deque()
-        self._metadata: deque[Step] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
+        """Add a metadata record for each of the brokers."""
+        if Between.METADATA not in self.between:
+            super().publish(record, brokers)
+            return
         for broker in brokers:
-            if Between.METADATA in self.between:
-                self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
-            else:
-                self._metadata.append(MetadataRead(broker, record))
+            self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
 
     def send(self, messages: Sequence[Sent]) -> None:
+        """Add messages of a machine; LeaderAndIsr shares the connection of metadata."""
         for message in messages:
             kind = Between.REQUEST if isinstance(message, Message) else Between.REPLICA
             if isinstance(message, LeaderAndIsr):
                 kind = Between.METADATA
             if kind not in self.between or message.sender == message.receiver:
-                self.released.append(message)
+                self._messages.append(message)
             else:
                 self._hold(kind, message.sender, message.receiver, message)
 
-    def next(self) -> Step | None:
-        """Return the next delivery."""
-        if self._metadata:
-            return self._metadata.popleft()
-        return self.released.popleft() if self.released else None
+    def release(self, step: Step) -> None:
+        """Deliver a message that has waited."""
+        self._messages.append(step)
 
     def _hold(self, kind: Between, sender: int, receiver: int, step: Step) -> None:
         way = str(kind), sender, receiver
@@ -206,7 +205,7 @@ class Held:
 
     def clear(self) -> None:
         """Drop the messages of an event that raised."""
-        self.released.clear()
+        self._messages.clear()
         self._metadata.clear()
 
 
@@ -282,7 +281,7 @@ class ForkableCell:
         self._present: CellState | None = None
         self._commits = 0
         self._effects: Recent[tuple[int, Any], Effect] = Recent(EFFECTS_MAX)
-        self._states: Recent[tuple[int, tuple[str, ...]], CellState] = Recent(EFFECTS_MAX)
+        self._states: Recent[int, CellState] = Recent(EFFECTS_MAX)
 
     def _rows(self, settings: CellSettings) -> CollectedRows:
         rows = CollectedRows(settings)
@@ -343,7 +342,7 @@ class ForkableCell:
         """
         self._answers.clear()
         if released is not None:
-            self.held.released.append(released)
+            self.held.release(released)
         rows = self.cell.handle(event, Position(0, 0))
         while self._is_due():
             tick = Event(id="tick", cluster=CLUSTER, time=self.cell.meta.now, kind=Kind.TICK)
@@ -367,47 +366,46 @@ class ForkableCell:
         assert loaded is not None
         changed = self.tables.differences()
         waiting = tuple(sorted((k, v) for k, v in self.held.ways.items() if v))
-        sums = list(loaded.sums)
-        tables = dict(loaded.tables) if changed else loaded.tables
-        for name, items in changed.items():
-            before = loaded.tables[name]
-            after = dict(before)
-            for key, encoded in items.items():
-                former = before.get(key)
-                if encoded is None:
-                    after.pop(key, None)
-                else:
-                    after[key] = encoded
-                for number, exchange in enumerate(self._exchanges):
-                    if former is not None:
-                        sums[number] -= _hash_exchanged(name, key, former, exchange)
-                    if encoded is not None:
-                        sums[number] += _hash_exchanged(name, key, encoded, exchange)
-            tables[name] = after  # type: ignore[index]
         rest = _encode((meta.now, waiting)) if waiting or meta.now != T0 else b""
-        numbers = tuple(
-            (each + (_hash_exchanged("", "", rest, exchange) if rest else 0)) & _MASK
-            for each, exchange in zip(sums, self._exchanges, strict=True)
-        )
-        broken: tuple[str, ...] = ()
-        if self._is_checked and not waiting:
-            touched = {name: self.tables[name].touched() for name in TABLE_NAMES}
-            broken = tuple(
-                check(self.cell, Touched({n: keys for n, keys in touched.items() if keys}))
-            )
-        known = self._states.get((numbers[0], broken))
+        sums, numbers = [], []
+        for total, exchange in zip(loaded.sums, self._exchanges, strict=True):
+            for name, items in changed.items():
+                before = loaded.tables[name]
+                for key, encoded in items.items():
+                    if (former := before.get(key)) is not None:
+                        total -= _hash_exchanged(name, key, former, exchange)
+                    if encoded is not None:
+                        total += _hash_exchanged(name, key, encoded, exchange)
+            sums.append(total & _MASK)
+            of_rest = _hash_exchanged("", "", rest, exchange) if rest else 0
+            numbers.append((total + of_rest) & _MASK)
+        known = self._states.get(numbers[0])
         if known is None:
             known = CellState(
-                tables,
+                _changed(loaded.tables, changed),
                 (meta.now, meta.outstanding),
                 waiting,
-                tuple(each & _MASK for each in sums),
-                numbers,
-                broken,
+                tuple(sums),
+                tuple(numbers),
+                self._broken() if self._is_checked and not waiting else (),
             )
-            self._states.put((numbers[0], broken), known)
+            self._states.put(numbers[0], known)
         self._present = known
         return known
+
+    def _broken(self) -> tuple[str, ...]:
+        """Check the items that the last step touched; the others hold as before it."""
+        touched = {name: self.tables[name].touched() for name in TABLE_NAMES}
+        return tuple(check(self.cell, Touched({n: keys for n, keys in touched.items() if keys})))
+
+
+def _changed(tables: Tables, changes: Mapping[str, Changes]) -> Tables:
+    """Return tables with changes; items without any are shared."""
+    found = dict(tables)
+    for name, items in changes.items():
+        after = {**tables[name], **items}
+        found[name] = {key: item for key, item in after.items() if item is not None}
+    return found
 
 
 def response_code(response: Any) -> int:

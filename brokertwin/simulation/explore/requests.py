@@ -65,16 +65,18 @@ def produce(
     broker: int = 1,
     acks: int = -1,
 ) -> Send:
+    """Produce a batch; the names of several records are separated by commas."""
+    count = len(record.split(","))
     batch = {
         "baseOffset": 0,
-        "lastOffsetDelta": 0,
+        "lastOffsetDelta": count - 1,
         "producerId": producer_id,
         "producerEpoch": epoch,
         "baseSequence": sequence,
         "baseTimestamp": leader_time,
         "maxTimestamp": leader_time,
         "sizeInBytes": BATCH_BYTES,
-        "recordCount": 1,
+        "recordCount": count,
         "isTransactional": transactional_id is not None,
         "locator": record,
     }

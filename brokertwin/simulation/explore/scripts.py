@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from brokertwin.protocol.bodies import Body, render
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Send
 from brokertwin.simulation.explore.invariants import names_of
 from brokertwin.simulation.explore.machine import T0, error_codes
 from brokertwin.simulation.explore.shown import Story
-from brokertwin.simulation.explore.world import API_KEYS, Exchange, Happening
+from brokertwin.simulation.explore.world import Exchange, Happening
 
 MARGIN_MS = 500
 """Added to each wait: a broker checks its deadlines now and then."""
@@ -30,6 +31,7 @@ PASSING = (14, 15, 16, 51)
 
 NAMED = frozenset({"transactionalId", "v3AndBelowTransactionalId", "groupId", "topic"})
 TOPICS_BELOW = frozenset({"topicData", "topics", "v3AndBelowTopics"})
+TOPIC_LISTS = frozenset({"subscribedTopicNames", "sourceTopics"})
 BYTES = frozenset({"assignment", "metadata"})
 """Fields that models write as base64 or leave empty."""
 
@@ -41,11 +43,12 @@ class NotPlayableError(Exception):
 
 
 class Called(msgspec.Struct, frozen=True):
-    """A labelled step, with the error codes of the model."""
+    """A labelled step, with the error codes of the model, and its `given` partitions."""
 
     label: str
     text: str
     codes: tuple[int, ...]
+    given: str = ""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ class _Writer:
         self.called: list[Called] = []
         self._epochs: dict[tuple[int, int], int] = {}
         self._members: dict[str, int] = {}
+        self._member_epochs: dict[tuple[str, int], int] = {}
         self._generations: dict[int, int] = {}
         self._pending: dict[tuple[str, str], None] = {}
 
@@ -119,7 +123,8 @@ class _Writer:
     def _label(self, each: Exchange, text: str) -> str:
         label = f"{len(self.called) + 1}: {text}"
         codes = {int(code) for code in error_codes(each.body)}
-        self.called.append(Called(label, text, tuple(sorted(codes))))
+        given = given_partitions(msgspec.to_builtins(each.body))
+        self.called.append(Called(label, text, tuple(sorted(codes)), given))
         return label
 
     def _learn(self, number: int, each: Exchange) -> None:
@@ -130,6 +135,8 @@ class _Writer:
             self._epochs[producer_id, body.producer_epoch] = number
         if getattr(body, "member_id", ""):
             self._members[body.member_id] = number
+            if isinstance(epoch := getattr(body, "member_epoch", 0), int) and epoch > 0:
+                self._member_epochs[body.member_id, epoch] = number
         if isinstance(getattr(body, "generation_id", None), int):
             self._generations[body.generation_id] = number
 
@@ -149,7 +156,8 @@ class _Writer:
             if "batches" in found:
                 found["records"] = self._batch(found.pop("batches")[0])
             return found
-        if name in NAMED or (name == "name" and parent in TOPICS_BELOW):
+        is_topic = (name == "name" and parent in TOPICS_BELOW) or parent in TOPIC_LISTS
+        if name in NAMED or (is_topic and isinstance(value, str)):
             return {"$name": value} if value is not None else None
         if value in self._topics:
             return {"$id": self._topics[value]}
@@ -157,6 +165,9 @@ class _Writer:
             return _bytes(value)
         if name in ("memberId", "generationId", "generationIdOrMemberEpoch"):
             return self._group_id(name, value)
+        if name == "memberEpoch":
+            at = self._member_epochs.get((around["memberId"], value))
+            return value if at is None else {"$ref": f"{at}.memberEpoch"}
         for ids in (("producerId", "producerEpoch"), _OLD_IDS):
             if name in ids and around.get(ids[0], -1) >= 0:
                 return self._id(name == ids[1], around[ids[0]], around[ids[1]])
@@ -193,6 +204,16 @@ class _Writer:
                 "seq": batch["baseSequence"],
             }
         return {"$batch": fields}
+
+
+def given_partitions(response: Any) -> str:
+    """Return the partitions that a response to a heartbeat assigns, "" if it says nothing."""
+    given = response.get("assignment") if isinstance(response, dict) else None
+    if not isinstance(given, dict):
+        return ""
+    topics = given.get("topicPartitions") or given.get("topic_partitions") or ()
+    numbers = sorted(str(each) for topic in topics for each in topic["partitions"])
+    return f"partitions {', '.join(numbers)}" if numbers else "no partition"
 
 
 _OLD_IDS = ("v3AndBelowProducerId", "v3AndBelowProducerEpoch")

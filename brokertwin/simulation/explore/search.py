@@ -83,6 +83,7 @@ class Result(msgspec.Struct):
         answered: responses by API and error code.
         taken: steps by kind.
         applied: records by type, those of the controller apart.
+        done: states in which all clients have done what they wanted.
         cpu_seconds: of all processes.
         cell_states: fingerprints of the brokers' states, if collected.
     """
@@ -97,6 +98,7 @@ class Result(msgspec.Struct):
     answered: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
     taken: Counter[str] = msgspec.field(default_factory=Counter)
     applied: Counter[tuple[str, bool]] = msgspec.field(default_factory=Counter)
+    done: int = 0
     cpu_seconds: float = 0.0
     frontier: int = 0
     cell_states: set[int] = set()
@@ -146,11 +148,13 @@ class Expander:
         self._has_sleep = options.has_sleep and is_apart
         self._collects = options.collects
         self._world: World | None = None
+        self._done = 0
 
     def children(self, node: Node, known: Visited) -> Iterator[Child]:
         """Return the states that the steps of a state lead to."""
         explorer, world = self.explorer, node.world
         self._world = world
+        self._done += explorer.is_done(world)
         tried: list[Step] = []
         for step in explorer.steps(world):
             if step in node.asleep or (node.only is not None and step not in node.only):
@@ -184,10 +188,11 @@ class Expander:
             return send.broker if send.api in OF_ONE_BROKER else -1
         return -1
 
-    def counts(self) -> tuple[Counter[Any], Counter[Any], Counter[Any]]:
-        """Return and reset the counts of responses, steps and records."""
-        explorer = self.explorer
-        found = explorer.answered.copy(), explorer.taken.copy(), explorer.machine.applied.copy()
+    def counts(self) -> tuple[Counter[Any], Counter[Any], Counter[Any], int]:
+        """Return and reset the counts of responses, steps, records and ends."""
+        explorer, applied = self.explorer, self.explorer.machine.applied
+        found = explorer.answered.copy(), explorer.taken.copy(), applied.copy(), self._done
+        self._done = 0
         explorer.answered.clear()
         explorer.taken.clear()
         explorer.machine.applied.clear()
@@ -272,6 +277,7 @@ class Search:
             for pool in self._pools:
                 pool.shutdown(cancel_futures=True)
             self._pools = []
+        self._count(self._expander.counts())
         result.frontier = len(self._here) + len(self._next)
         result.cpu_seconds += time.process_time() - begun
         if result.violation:
@@ -317,9 +323,10 @@ class Search:
         if self._options.workers > 1:
             yield from self._children_of_workers()
             return
-        for node in self._here:
+        for number, node in enumerate(self._here):
+            if number % CHUNK == 0:
+                self._count(self._expander.counts())
             yield self._expander.children(self._current(node), self._visited)
-            self._count(self._expander.counts())
 
     def _current(self, node: Node) -> Node:
         """Return a node with the steps that are still asleep."""
@@ -368,7 +375,8 @@ class Search:
 
     def _count(self, counts: Any) -> None:
         result = self.result
-        answered, taken, applied = counts
+        answered, taken, applied, done = counts
+        result.done += done
         result.answered.update(answered)
         result.taken.update(taken)
         result.applied.update(applied)

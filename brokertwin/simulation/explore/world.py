@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
+from brokertwin.protocol.kafka_apis import API_KEYS, api_of_key
 from brokertwin.simulation.explore.api import Fault, Model, Send
 from brokertwin.simulation.explore.invariants import CellHolds, Invariant, View
 from brokertwin.simulation.explore.machine import (
@@ -31,13 +31,15 @@ from brokertwin.simulation.explore.machine import (
     exchanged_bytes,
 )
 from brokertwin.simulation.explore.requests import topic_id
+from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.delivery import MetadataRead
 from brokertwin.state.core.decision import CONTROLLER, Message, ReplicaFetch
 from brokertwin.state.core.events import Choices, Event, Kind, RequestHeader
 from brokertwin.state.core.pending import COMMIT_KEY, REQUEST_KEY
+from brokertwin.state.core.records import LogTruncated
+from brokertwin.state.logs.log import Log, log_key
 from brokertwin.state.replication import network
 
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
 KNOWN_MAX = 100_000
@@ -91,8 +93,13 @@ class ClientRun(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A request that its client has given up and that may still arrive."""
+    """A request that its client has given up and that may still arrive.
 
+    Attributes:
+        text: the other fields, encoded.
+    """
+
+    text: bytes
     client: int
     send: Send
     producer_id: int
@@ -201,12 +208,22 @@ class Explorer:
         self._faulty = [each for each in brokers if each in (model.faults.brokers or brokers)]
         self._settings = self.machine.settings
         self._invariants: tuple[Invariant, ...] = model.invariants
+        self._noting_sent = self._overriding("sent")
+        self._noting_received = self._overriding("received")
         self._ids = {name: at for at, name in enumerate(model.cluster.transactional_ids)}
         self.view = View(self.machine, model)
         self._now = T0
         self._facts: Recent[int, Facts] = Recent(KNOWN_MAX)
         self._offers: Recent[tuple[int, Any], tuple[Send, ...]] = Recent(KNOWN_MAX)
         self._verdicts: Recent[tuple[Any, ...], str] = Recent(KNOWN_MAX)
+
+    def _overriding(self, method: str) -> list[tuple[int, Invariant]]:
+        """Return the invariants with a method of their own, and their numbers."""
+        return [
+            (number, invariant)
+            for number, invariant in enumerate(self._invariants)
+            if getattr(type(invariant), method) is not getattr(Invariant, method)
+        ]
 
     # The first state
 
@@ -221,7 +238,7 @@ class Explorer:
         machine.load(state)
         topics = model.cluster.topics
         between, machine.held.between = machine.held.between, frozenset()
-        for send in (*_setup(model), *model.cluster.setup):
+        for send in (*setup_of(model), *model.cluster.setup):
             for _ in range(SETUP_TRIES):
                 event = self._event(send, "setup", f"setup-{send.label}", -1)
                 event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
@@ -253,22 +270,16 @@ class Explorer:
         return min(found)
 
     def _fingerprint(self, world: World, number: int, exchange: Sequence[tuple[str, str]]) -> int:
-        cell, clients = world.cell, list(world.clients)
-        order = list(range(len(clients)))
+        clients = list(world.clients)
         for one, other in exchange:
             a, b = self._numbers[one], self._numbers[other]
-            order[a], order[b] = order[b], order[a]
-        rest = [
-            [clients[at] for at in order],
-            sorted(_encode([self._names[each.client], *each[1:]]) for each in world.late),
-            world.left,
-            world.ghosts,
-        ]
-        text = _encode(rest)
-        for one, other in exchange:
-            text = exchanged_bytes(text, one.encode(), other.encode())
-        digest = blake2b(text, digest_size=8).digest()
-        return (int.from_bytes(digest) + cell.numbers[number]) % 2**64
+            clients[a], clients[b] = clients[b], clients[a]
+        text = _exchanged(_encode((clients, world.left, world.ghosts)), exchange)
+        late = [_exchanged(each.text, exchange) for each in world.late]
+        if exchange:
+            late.sort()
+        digest = blake2b(b"".join((text, *late)), digest_size=8).digest()
+        return (int.from_bytes(digest) + world.cell.numbers[number]) % 2**64
 
     def cell_fingerprint(self, world: World) -> int:
         """Return the fingerprint of the brokers' state alone, to compare searches."""
@@ -280,14 +291,21 @@ class Explorer:
         """Return the steps that are possible in a state."""
         facts = self._facts_of(world.cell)
         found: list[Step] = [*self._client_steps(world, facts.serving)]
-        found += [
-            ("arrive", number)
-            for number, each in enumerate(world.late)
-            if each.send.broker in facts.serving
-        ]
+        for number, each in enumerate(world.late):
+            is_same = number > 0 and world.late[number - 1].text == each.text
+            if not is_same and each.send.broker in facts.serving:
+                found.append(("arrive", number))
         found += [("deliver", *way) for way, _ in world.cell.waiting]
         found += self._fault_steps(world.left, facts)
         return found
+
+    def is_done(self, world: World) -> bool:
+        """True if all clients have done what they wanted."""
+        clients = self.model.clients
+        return all(
+            run.waiting is None and client.is_done(run.state)
+            for client, run in zip(clients, world.clients, strict=True)
+        )
 
     def sends(self, world: World, number: int) -> tuple[Send, ...]:
         """Return the requests that a client may send."""
@@ -399,25 +417,27 @@ class Explorer:
         send = self.sends(world, number)[at]
         ghosts = self._sent(world.ghosts, client.name, send)
         producer_id, issued = self._producer_id(number, run, send)
-        run = run._replace(issued=issued)
-        world = world._replace(ghosts=ghosts)
+        run = ClientRun(run.state, issued=issued)
+        cell, clients, late, left, _ = world
         if fate == "late":
-            late = Late(number, send, producer_id)
+            late = _with_late(late, self._late(number, send, producer_id))
             self._note(Happening.GIVEN_UP, client.name, send, "is late; the client gives up")
-            world = world._replace(
-                late=_with_late(world.late, late), left=_spent(world.left, Fault.LATE)
-            )
+            world = World(cell, clients, late, _spent(left, Fault.LATE), ghosts)
             return self._received(world, number, run, send, None)
-        event_id = _free_id(world.cell, client.name)
+        event_id = _free_id(cell, client.name)
         exchange = self._note(Happening.CALL, client.name, send)
-        effect = self._request(world.cell, send, client.name, event_id, producer_id)
+        effect = self._request(cell, send, client.name, event_id, producer_id)
         if fate == "lost":
             self._answered(exchange, send, _own(effect, event_id), "lost")
-            world = world._replace(left=_spent(world.left, Fault.LOST))
+            world = World(cell, clients, late, _spent(left, Fault.LOST), ghosts)
             return self._answer(self._received(world, number, run, send, None), effect)
-        run = run._replace(waiting=send, waiting_id=event_id)
-        world = world._replace(clients=_with(world.clients, number, run))
+        run = ClientRun(run.state, send, event_id, issued=issued)
+        world = World(cell, _with(clients, number, run), late, left, ghosts)
         return self._answer(world, effect, exchange)
+
+    def _late(self, number: int, send: Send, producer_id: int) -> Late:
+        text = _encode((self._names[number], send, producer_id))
+        return Late(text, number, send, producer_id)
 
     def _answer(self, world: World, effect: Effect, exchange: Exchange | None = None) -> World:
         """Deliver responses to the clients that wait for them, and take the cell's state."""
@@ -434,24 +454,24 @@ class Explorer:
                 else:
                     world = self._received(world, number, run, send, body)
                 break
-        return world._replace(cell=effect.after)
+        return World(effect.after, *world[1:])
 
     def _received(self, world: World, number: int, run: ClientRun, send: Send, body: Any) -> World:
         """Let a client take a response, or learn that none comes."""
         client = self.model.clients[number]
         state = client.receives(run.state, send, body)
-        ghosts = tuple(
-            invariant.received(ghost, client.name, send, body)
-            for invariant, ghost in zip(self._invariants, world.ghosts, strict=True)
-        )
+        ghosts = list(world.ghosts)
+        for at, invariant in self._noting_received:
+            ghosts[at] = invariant.received(ghosts[at], client.name, send, body)
+        cell, clients, late, left, _ = world
         after = ClientRun(state, issued=run.issued)
-        return world._replace(clients=_with(world.clients, number, after), ghosts=ghosts)
+        return World(cell, _with(clients, number, after), late, left, tuple(ghosts))
 
     def _sent(self, ghosts: tuple[Any, ...], name: str, send: Send) -> tuple[Any, ...]:
-        return tuple(
-            invariant.sent(ghost, name, send)
-            for invariant, ghost in zip(self._invariants, ghosts, strict=True)
-        )
+        found = list(ghosts)
+        for at, invariant in self._noting_sent:
+            found[at] = invariant.sent(found[at], name, send)
+        return tuple(found)
 
     def _arrive(self, world: World, at: int) -> World:
         late = world.late[at]
@@ -494,7 +514,7 @@ class Explorer:
         late = world.late
         is_sent = self.is_split and not run.waiting_id and run.response is None
         if run.waiting is not None and is_sent:
-            late = _with_late(late, Late(number, run.waiting, run.producer_id))
+            late = _with_late(late, self._late(number, run.waiting, run.producer_id))
         ghosts = tuple(
             invariant.crashed(ghost, client.name)
             for invariant, ghost in zip(self._invariants, world.ghosts, strict=True)
@@ -515,7 +535,7 @@ class Explorer:
         is_on_its_way = self.is_split and not run.waiting_id and run.response is None
         left = world.left
         if is_on_its_way:
-            late = _with_late(world.late, Late(number, send, run.producer_id))
+            late = _with_late(world.late, self._late(number, send, run.producer_id))
             world = world._replace(late=late, left=_spent(left, Fault.LATE))
         else:
             fault = Fault.LOST if left[AT[Fault.LOST]] else Fault.LATE
@@ -565,10 +585,22 @@ class Explorer:
 
         def act() -> Iterable[Answer]:
             self._cut_ways(broker, fault)
-            return self.machine.handle(event)
+            answers = self.machine.handle(event)
+            if fault is Fault.KILL and self.model.faults.loses_cache:
+                self._lose_records(broker)
+            return answers
 
         effect = self.machine.effect(world.cell, (fault, broker), act)
         return self._answer(self._after_intervention(world, fault, broker), effect)
+
+    def _lose_records(self, broker: int) -> None:
+        """Truncate the logs of a crashed broker to their start."""
+        tables = self.machine.tables
+        for topic, partition in self.view.places():
+            log = tables.logs.get(log_key(broker, topic_id(topic), partition), Log)
+            if log is not None:
+                record = LogTruncated(log.topic_id, partition, log.log_start_offset)
+                apply(tables.of(broker), record)
 
     def _after_intervention(self, world: World, fault: Fault, broker: int) -> World:
         """Break the connections of clients to a stopped broker: their requests are lost."""
@@ -695,6 +727,7 @@ class Explorer:
     def violation(self, world: World) -> str | None:
         """Return the name of the first violated invariant and its text."""
         cell = world.cell
+        self._facts_of(cell)  # now, while the cell is loaded
         self.view.begin(cell)
         for number, ghost in enumerate(world.ghosts):
             key = cell.numbers[0], cell.broken, number, ghost
@@ -709,7 +742,7 @@ class Explorer:
 
 def _free_id(cell: CellState, name: str) -> str:
     waiting, number = cell.tables["pending"], 1
-    while any(f"{kind}{name}{number}" in waiting for kind in (REQUEST_KEY, COMMIT_KEY)):
+    while waiting and any(f"{kind}{name}{number}" in waiting for kind in (REQUEST_KEY, COMMIT_KEY)):
         number += 1
     return f"{name}{number}"
 
@@ -719,7 +752,8 @@ def _own(effect: Effect, event_id: str) -> Answer | None:
     return next((each for each in effect.answers if each.event_id == event_id), None)
 
 
-def _setup(model: Model) -> Iterator[Send]:
+def setup_of(model: Model) -> Iterator[Send]:
+    """Return the requests that make the topics and the coordinators of a model."""
     cluster = model.cluster
     replicas = cluster.replicas or min(cluster.brokers, 3)
     configs = [{"name": name, "value": value} for name, value in cluster.topic_configs.items()]
@@ -786,7 +820,13 @@ def _with(clients: tuple[ClientRun, ...], number: int, run: ClientRun) -> tuple[
 
 
 def _with_late(late: tuple[Late, ...], added: Late) -> tuple[Late, ...]:
-    return tuple(sorted((*late, added), key=_encode))
+    return tuple(sorted((*late, added)))
+
+
+def _exchanged(text: bytes, exchange: Sequence[tuple[str, str]]) -> bytes:
+    for one, other in exchange:
+        text = exchanged_bytes(text, one.encode(), other.encode())
+    return text
 
 
 def _spent(left: tuple[int, ...], fault: Fault) -> tuple[int, ...]:

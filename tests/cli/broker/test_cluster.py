@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from brokertwin.gateway.edge_fields import Address
-from tests.support.console import brokertwin
+from tests.support.console import brokertwin, command
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -26,10 +27,10 @@ class Served:
 
     def __init__(self, addresses: dict[int, Address], control: Path) -> None:
         self.addresses = addresses
-        self._control = control
+        self.control = control
 
     def cluster(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return brokertwin("cluster", *words, "--control", self._control, COLUMNS=WIDTH)
+        return brokertwin("cluster", *words, "--control", self.control, COLUMNS=WIDTH)
 
     def status(self, *words: str) -> dict[str, Any]:
         return dict(json.loads(self.cluster("status", "--json", *words).stdout))
@@ -38,7 +39,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     control = tmp_path_factory.mktemp("gateway") / "control"
-    short = ("--set", "broker.session.timeout.ms=2000")
+    short = ("--set", "broker.session.timeout.ms=2000", "--set", "replica.lag.time.max.ms=3000")
     with gateway("--brokers", "3", "--control", str(control), *short) as (_, addresses):
         with Client(addresses[1]) as client:
             topic = {"name": TOPIC, "numPartitions": 2, "replicationFactor": 3}
@@ -203,3 +204,31 @@ def test_a_log_directory_fails(tmp_path: Path) -> None:
         done = alone.cluster("fail-log-dir", "2", "/disk-2")
         assert done.stderr == "failed log directory /disk-2 of broker 2\n"
         assert alone.status()["brokers"][1]["state"] == "running, without /disk-2"
+
+
+def test_watched_log_end_moves_before_the_high_watermark(served: Served) -> None:
+    """Seed 004: the leader appends; the high watermark waits for the follower, or for its end."""
+    partition = served.status()["partitions"][0]
+    leader, follower = (
+        partition["leader"],
+        next(each for each in partition["replicas"] if each != partition["leader"]),
+    )
+    words = command("cluster", "status", "--json", "--watch", "0.2", "--control", served.control)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        seen = [_ends(watching.stdout.readline())]
+        served.cluster("isolate", str(follower))
+        host, port = served.addresses[leader]
+        producer = Producer({"bootstrap.servers": f"{host}:{port}", "acks": 1})
+        producer.produce(TOPIC, b"1", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        while seen[-1] != (seen[0][0] + 1, seen[0][0] + 1):
+            seen.append(_ends(watching.stdout.readline()))
+        watching.terminate()
+    served.cluster("rejoin", str(follower))
+    assert (seen[0][0] + 1, seen[0][0]) in seen
+
+
+def _ends(line: str) -> tuple[int, int]:
+    [row] = [row for row in json.loads(line)["partitions"] if row["partition"] == 0]
+    return row["logEndOffset"], row["highWatermark"]

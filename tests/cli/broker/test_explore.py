@@ -91,6 +91,28 @@ def test_reached_functions_are_not_missing() -> None:
     assert "handle" not in reached.missing().get("state/apis/produce.py", [])
 
 
+UNKNOWN_TOPIC = """
+from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore.api import Client, Cluster, Model
+
+class Writer(Client):
+    name, start = "writer", 0
+    def sends(self, state):
+        return [] if state else [requests.produce("order", 0, "r")]
+    def receives(self, state, send, response):
+        return int(response.responses[0].partition_responses[0].error_code == 0)
+
+MODEL = Model(name="own", about="", clients=(Writer(),), cluster=Cluster(topics={"orders": 1}))
+"""
+
+
+def test_a_model_in_which_nothing_gets_done_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(UNKNOWN_TOPIC, encoding="utf-8")
+
+    assert "in no order do all clients do what they wanted" in run(str(file))
+
+
 def test_another_era_has_its_flaw() -> None:
     assert "NothingTwice" in run("remembered-producer", "--set", "era=2.0", code=1)
 
@@ -208,7 +230,7 @@ def test_a_counterexample_with_several_brokers_is_not_played() -> None:
     assert "cannot be played by clients" in output
 
 
-@pytest.mark.parametrize("name", [TORN, "late-produce-v1", "static-owners"])
+@pytest.mark.parametrize("name", [TORN, "late-join", "static-owners"])
 def test_the_fixture_does_what_the_model_does(name: str, kafka_broker: KafkaBroker) -> None:
     host, _, port = kafka_broker.bootstrap.rpartition(":")
 

@@ -37,7 +37,7 @@ expectations:
 def snapshot(tmp_path: Path) -> Path:
     """A snapshot of one offset, which a user-defined suite can reject."""
     tables = CellTables(Bench().cell.columns())
-    committed_offsets.apply_committed(tables.groups, 1, COMMITTED)
+    committed_offsets.apply_committed(tables.of(1), COMMITTED)
     made = taken()._replace(cells={"a": tables.columns() | META}, state_version=STATE_VERSION)
     return snapshot_store.write(tmp_path / "snapshots", made).path
 

@@ -252,3 +252,13 @@ def test_a_second_signal_ends_at_once(commands: Commands) -> None:
         for java in frozen:
             java.kill()
     assert checkpoint_log.committed(commands.bench.checkpoint) == checkpoint_log.NONE
+
+
+def test_trace_prints_the_lines_of_the_jobs_brokers(commands: Commands) -> None:
+    bench = commands.bench
+    placement.write(bench.client, bench.prefix, job.placements(bench.settings))
+    assert commands.call("send", str(CAPTURES / f"{CAPTURE}.jsonl.gz"))[0] == 0
+    code, _, errors = commands.call("run", "--available-now", "--era", "2.0", "--trace")
+    assert code == 0, errors
+    created = r"\[\d\d:\d\d:\d\d,\d{3}\] Created fetch session FetchSession\(id=\d+, privileged="
+    assert re.search(created, errors), errors

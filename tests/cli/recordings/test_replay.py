@@ -44,7 +44,7 @@ def test_a_history_that_agrees_ends_well(empty_directory: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "agree 95 of 95"
     assert ["PRODUCE", "82", "82"] in [line.split() for line in done.stdout.splitlines()]
-    assert "schedule: 0 requests queued" in done.stdout
+    assert "schedule: in the order of arrival\n" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr, "plain text where it is no terminal"
 
 
@@ -154,14 +154,14 @@ def test_json_without_compare_has_the_responses(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["requests"] == len(document["answers"]) == 95
-    assert document["answers"][0].keys() == {"id", "api", "version", "response"}
+    assert document["requests"] == len(document["responses"]) == 95
+    assert document["responses"][0].keys() == {"id", "api", "version", "response"}
 
 
 def test_masks_and_choices_are_printed_with_the_responses_they_touch(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--compare", cwd=empty_directory)
-    assert "not compared: host in 6 answers, port in 6 answers" in done.stdout
-    assert "taken over: producer ids in 1 answers" in done.stdout
+    assert "not compared: host in 6 responses, port in 6 responses" in done.stdout
+    assert "taken over: producer ids in 1 response" in done.stdout
 
 
 def test_only_filters_comparisons_and_still_runs_every_request(empty_directory: Path) -> None:
@@ -183,7 +183,7 @@ def test_without_compare_the_responses_are_printed(empty_directory: Path) -> Non
     responses = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(responses) == 95
     assert responses[0].keys() == {"id", "api", "version", "response"}
-    assert done.stderr.splitlines()[-1] == "95 requests, 95 answered"
+    assert done.stderr.splitlines()[-1] == "95 requests, 95 responses"
 
 
 def test_unsupported_apis_count_as_compared(empty_directory: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     assert json.loads(requested) == {"groupId": group["groupId"], "generation": group["generation"]}
     assert group["groupId"] in run("explain", "group", group["groupId"], "--checkpoint", "two")
     early = run("replay", *BROKER, GROUP, "--at", "group_kp.jsonl:120", "--keep", "early")
-    assert early == "", "--keep alone prints no answers"
+    assert early == "", "--keep alone prints no responses"
     assert "Stable" in run("replay", "state", "groups", "--from", "early")
 
 

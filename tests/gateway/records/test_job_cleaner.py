@@ -120,7 +120,7 @@ class Compacted:
 
     def keys(self) -> list[str]:
         """Return the remaining keys in order."""
-        found = list(logs.batches_from(self.cell.tables.logs, 1, self.log, 0))
+        found = list(logs.batches_from(self.cell.tables.of(1), self.log, 0))
 
         async def read(data: DataTopic) -> list[bytes | None]:
             return [await data.get(each.locator or "") for each in found]

@@ -96,7 +96,7 @@ def test_client_that_took_over_an_instance_is_named() -> None:
 def test_members_of_the_new_protocol_come_and_go() -> None:
     (found,) = groups.storms(whole("consumer_protocol").history)
     assert found.what == (
-        "4 generations, up to 4 within a minute; because of them: member-0 joined once,"
+        "4 epochs, up to 4 within a minute; because of them: member-0 joined once,"
         " member-1 joined once, member-1 left once."
     )
 

@@ -7,7 +7,7 @@ from brokertwin.recordings.audit import producers
 from brokertwin.recordings.history.findings import Severity
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.audits import whole
-from tests.support.synthetic_recording import SyntheticRecording
+from tests.support.synthetic_recording import TOPIC, SyntheticRecording
 
 ID = "sBMy5xo8RPizf-WO-2kZgA"
 
@@ -59,13 +59,20 @@ def test_gap_has_the_missing_sequences() -> None:
     ]
 
 
-def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_written_twice() -> None:
+def _recording_with_id() -> SyntheticRecording:
     recording = SyntheticRecording()
-    recording.produce(0, 10)
-    recording.produce(0, 10)
+    topic = {"topicId": ID, "name": TOPIC, "errorCode": 0, "partitions": []}
+    recording.add("a", "METADATA", {"topics": []}, {"brokers": [], "topics": [topic]})
+    return recording
+
+
+def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_written_twice() -> None:
+    recording = _recording_with_id()
+    recording.produce(0, 10, topic_id=ID)
+    recording.produce(0, 10, topic_id=ID)
     (found,) = recording.found(producers.written)
     assert (found.kind, found.severity, found.total) == ("batch-repeated", Severity.INFO, 1)
-    recording.produce(0, 11)
+    recording.produce(0, 11, topic_id=ID)
     repeated, twice = recording.found(producers.written)
     assert (repeated.total, twice.total) == (1, 3)
     assert (twice.kind, twice.severity) == ("written-twice", Severity.ERROR)
@@ -79,10 +86,19 @@ def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_writte
 def test_a_sequence_is_skipped_where_both_batches_stand_side_by_side(
     first: int, offset: int, is_found: bool
 ) -> None:
+    recording = _recording_with_id()
+    recording.produce(0, 0, count=3, topic_id=ID)
+    recording.produce(first, offset, topic_id=ID)
+    assert [e.kind for e in recording.found(producers.skipped)] == ["sequence-skipped"] * is_found
+
+
+def test_topic_by_name_may_be_another_one() -> None:
     recording = SyntheticRecording()
     recording.produce(0, 0, count=3)
-    recording.produce(first, offset)
-    assert [e.kind for e in recording.found(producers.skipped)] == ["sequence-skipped"] * is_found
+    recording.produce(0, 3)
+    recording.produce(7, 4)
+    assert not recording.found(producers.written)
+    assert not recording.found(producers.skipped)
 
 
 def test_after_the_greatest_sequence_comes_0() -> None:

@@ -144,11 +144,12 @@ def metadata(leader: int, epoch: int) -> tuple[str, dict[str, Any], dict[str, An
 
 
 def fetch(
-    requested_epoch: int, high_watermark: int, error: int = 0
+    requested_epoch: int, high_watermark: int, error: int = 0, offset: int = 0, start: int = -1
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """A consumer's Fetch."""
-    request = {"partition": 0, "currentLeaderEpoch": requested_epoch, "fetchOffset": 0}
+    request = {"partition": 0, "currentLeaderEpoch": requested_epoch, "fetchOffset": offset}
     read = {"partitionIndex": 0, "errorCode": error, "highWatermark": high_watermark}
+    read |= {"logStartOffset": start}
     body = {"replicaId": -1, "sessionId": 0, "sessionEpoch": -1}
     return (
         "FETCH",
@@ -166,6 +167,46 @@ def produce(offset: int, count: int = 0) -> tuple[str, dict[str, Any], dict[str,
         {"acks": -1, "topicData": [{"name": "orders", "partitionData": [sent]}]},
         {"responses": [{"name": "orders", "partitionResponses": [became]}]},
     )
+
+
+def topics(api: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A creation or deletion of the topic."""
+    named = [{"name": "orders", "topicId": TOPIC_ID, "errorCode": 0}]
+    return api, {}, {"responses" if api == "DELETE_TOPICS" else "topics": named}
+
+
+@pytest.mark.parametrize("error", [3, 100])
+def test_a_topic_that_was_deleted_is_why_it_is_unknown(tmp_path: Path, error: int) -> None:
+    unknown, deleted = fetch(0, -1, error=error), topics("DELETE_TOPICS")
+    found = lines(
+        tmp_path, metadata(1, 0), unknown, deleted, unknown, topics("CREATE_TOPICS"), unknown
+    )
+    assert reasons(found.story(), Error(error)) == [
+        "",
+        "The topic was deleted by client a's DELETE_TOPICS at 12:00:02.000 (told.jsonl:3).",
+        "",
+    ]
+
+
+def deleted(start: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    part = {"partitionIndex": 0, "lowWatermark": start, "errorCode": 0}
+    return "DELETE_RECORDS", {}, {"topics": [{"name": "orders", "partitions": [part]}]}
+
+
+def test_offsets_out_of_range_have_the_start_or_the_end_of_the_log(tmp_path: Path) -> None:
+    code = Error.OFFSET_OUT_OF_RANGE
+    low, high = fetch(0, -1, error=code, offset=2), fetch(0, -1, error=code, offset=99)
+    found = lines(tmp_path, metadata(1, 0), low, fetch(0, 10, offset=9), low, high, deleted(6), low)
+    *unknown, beyond, below = reasons(found.story(), code)
+    assert unknown == ["", ""]
+    end = "the high watermark was 10 at 12:00:02.000 (told.jsonl:3)"
+    assert beyond == f"Offset 99 was requested; {end}."
+    by = "client a's DELETE_RECORDS at 12:00:05.000 (told.jsonl:6)"
+    assert below == f"Offset 2 was requested; {by} deleted the records before 6."
+    found = lines(tmp_path, metadata(1, 0), low, fetch(0, 10, offset=9, start=6))
+    assert reasons(found.story(), code) == [
+        "Offset 2 was requested; the log begins at 6, as told.jsonl:3 shows (12:00:02.000)."
+    ]
 
 
 def test_log_without_batch_headers_ends_at_the_high_watermark_or_later(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ FILES = {
     " (kafka.coordinator.group.GroupCoordinator)",
     "formatter": "[g,scans,0]::OffsetAndMetadata(offset=6, leaderEpoch=Optional[2])",
     "rows of __consumer_offsets": '{"key":{"type":1,"data":{"group":"g","topic":"scans"}}}',
-    "kafka-consumer-groups.sh": "GROUP    TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG",
+    "table of a group's offsets": "GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG",
+    "table of groups": "GROUP  COORDINATOR (ID)  ASSIGNMENT-STRATEGY  STATE  #MEMBERS",
+    "kafka-transactions.sh": "TransactionalId\tCoordinator\tProducerId\tTransactionState",
+    "rows of __transaction_state": "t::TransactionMetadata(transactionalId=t, producerId=1)",
     "kcat": '{"topic":"scans","partition":1,"offset":5,"tstype":"create","ts":1,"payload":"x"}',
     "kafka-dump-log.sh": "Dumping /var/lib/kafka/scans-1/00000000000000000000.log",
 }

@@ -12,6 +12,7 @@ from brokertwin.state.cell.apply import apply
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
 from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import RecordEntry
 from brokertwin.state.core.tables import CellTables
 from tests.support.machine import Bench
@@ -130,8 +131,8 @@ def test_replayed_records_give_the_same_acls() -> None:
     tables = CellTables()
     for row in bench.of(outputs.RECORDS):
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-        apply(tables, entry.machine, entry.record)
-    for prefix in ("controller", "1", "2"):
-        kept = list(authorizer.entries(tables.metadata, prefix))
-        assert kept == list(authorizer.entries(bench.cell.tables.metadata, prefix))
+        apply(tables.of(entry.machine), entry.record)
+    for machine in (CONTROLLER, 1, 2):
+        kept = list(authorizer.entries(tables.of(machine)))
+        assert kept == list(authorizer.entries(bench.cell.tables.of(machine)))
         assert [pattern.name for pattern, _, _ in kept] == ["a", "b"]

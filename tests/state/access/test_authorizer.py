@@ -17,14 +17,14 @@ from brokertwin.state.access.authorizer import (
     Permission,
     ResourceType,
 )
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, MachineTables
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 
 SUPER_USERS = "User:admin;User:broker"
-PREFIX = "1"
 ALICE = Client("User:alice", "10.0.0.1")
 IMPLIED = {
     Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
@@ -51,11 +51,11 @@ entries = st.lists(st.tuples(patterns, acls), max_size=8, unique=True)
 Entries = list[tuple[Pattern, Acl]]
 
 
-def table_of(given_entries: Entries) -> Table:
-    table = Table()
+def image_of(given_entries: Entries) -> MachineTables:
+    at = CellTables().of(CONTROLLER)
     for number, (pattern, acl) in enumerate(given_entries):
-        authorizer.apply_added(table, PREFIX, added(str(number), pattern, acl))
-    return table
+        authorizer.apply_added(at, added(str(number), pattern, acl))
+    return at
 
 
 def added(acl_id: str, pattern: Pattern, acl: Acl) -> AccessControlEntryAdded:
@@ -79,8 +79,7 @@ def is_allowed(
     **settings: Any,
 ) -> bool:
     return authorizer.allows(
-        table_of(given_entries),
-        PREFIX,
+        image_of(given_entries),
         BrokerSettings(authorizer_class_name=CLASS_NAME, **settings),
         ALICE,
         operation,
@@ -172,20 +171,20 @@ def test_prefix_covers_names_that_start_with_it_and_literal_only_itself() -> Non
 
 @given(entries, st.data())
 def test_added_and_removed_acls_leave_nothing(given_entries: Entries, data: st.DataObject) -> None:
-    table = table_of(given_entries)
+    at = image_of(given_entries)
     for number in data.draw(st.permutations(range(len(given_entries)))):
-        assert sorted(map(repr, authorizer.all_acls(table, PREFIX)))
-        authorizer.apply_removed(table, PREFIX, AccessControlEntryRemoved(str(number)))
-    assert table.keys() == []
+        assert sorted(map(repr, authorizer.all_acls(at)))
+        authorizer.apply_removed(at, AccessControlEntryRemoved(str(number)))
+    assert at.tables.metadata.keys() == []
 
 
 @given(entries, operations)
 def test_permission_on_any_topic_agrees_with_single_topics(
     given_entries: Entries, operation: Operation
 ) -> None:
-    table = table_of(given_entries)
+    at = image_of(given_entries)
     settings = BrokerSettings(authorizer_class_name=CLASS_NAME)
-    found = authorizer.allows_any(table, PREFIX, settings, ALICE, operation, ResourceType.TOPIC)
+    found = authorizer.allows_any(at, settings, ALICE, operation, ResourceType.TOPIC)
     implied = {operation, Operation.ALL, *IMPLIED.get(operation, ())}
     if found:
         assert any(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.logs.log import Log, log_key
@@ -323,10 +323,11 @@ def written(draw: st.DrawFn) -> list[list[int]]:
     return draw(st.lists(timestamps, max_size=8))
 
 
-def indexed(batches: list[list[int]], start: int) -> tuple[Table, Log]:
+def indexed(batches: list[list[int]], start: int) -> tuple[MachineTables, Log]:
     """The batches in a log whose first records are deleted."""
-    table = Table()
-    logs.create(table, 1, "T", "t", 0)
+    at = CellTables().of(1)
+    table = at.tables.logs
+    logs.create(at, "T", "t", 0)
     offset = 0
     for timestamps in batches:
         batch = Batch(
@@ -335,12 +336,12 @@ def indexed(batches: list[list[int]], start: int) -> tuple[Table, Log]:
             base_timestamp=timestamps[0],
             max_timestamp=max(timestamps),
         )
-        LogTail((table, Table()), 1, table.change(log_key(1, "T", 0), Log), None).take(batch)
+        LogTail(at, table.change(log_key(1, "T", 0), Log), None).take(batch)
         offset += len(timestamps)
-    logs.move_start(table, 1, "T", 0, min(start, offset))
+    logs.move_start(at, "T", 0, min(start, offset))
     log = table.get(log_key(1, "T", 0), Log)
     assert log is not None
-    return table, log
+    return at, log
 
 
 def edge(
@@ -363,8 +364,8 @@ def test_with_the_records_a_look_up_finds_the_first_at_or_after(
     batches: list[list[int]], start: int, timestamp: int
 ) -> None:
     records = [timestamp for batch in batches for timestamp in batch]
-    table, log = indexed(batches, start)
-    found = timestamp_index.first_at_or_after(table, 1, log, timestamp, has_append_time=False)
+    at, log = indexed(batches, start)
+    found = timestamp_index.first_at_or_after(at, log, timestamp, has_append_time=False)
     first = next(
         (
             (offset, each)
@@ -382,8 +383,8 @@ def test_with_the_records_a_look_up_finds_the_first_at_or_after(
 @given(written())
 def test_with_the_records_the_greatest_timestamp_is_found(batches: list[list[int]]) -> None:
     records = [timestamp for batch in batches for timestamp in batch]
-    table, log = indexed(batches, 0)
-    found = timestamp_index.greatest(table, 1, log, has_append_time=False)
+    at, log = indexed(batches, 0)
+    found = timestamp_index.greatest(at, log, has_append_time=False)
     if not records:
         assert found is None
         return

@@ -186,8 +186,7 @@ def assert_the_same_snapshot(both: Both, offset: int) -> None:
         return file.name, file.read_bytes()
 
     topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
-    table = both.bench.cell.tables.producers
-    known = producers.of_partition(table, 1, topic_id["topicId"], 0)
+    known = producers.of_partition(both.bench.cell.tables.of(1), topic_id["topicId"], 0)
     ours = producer_snapshots.file_name(offset), producer_snapshots.encode(known)
     assert ours == both.tape.response("snapshot", written)
 

@@ -81,7 +81,7 @@ def _session(bench: Bench) -> FetchSession:
 
 
 def _group(bench: Bench) -> ClassicGroup:
-    group = groups.change(bench.cell.tables, 1, "g")
+    group = groups.change(bench.cell.tables.of(1), "g")
     assert group is not None
     return group
 
@@ -95,7 +95,7 @@ def _gap_in_the_index(bench: Bench) -> None:
 
 
 def _log_without_its_topic(bench: Bench) -> None:
-    logs.create(bench.cell.tables.logs, 1, "A" * 22, "gone", 0)
+    logs.create(bench.cell.tables.of(1), "A" * 22, "gone", 0)
 
 
 def _six_batches(bench: Bench) -> None:
@@ -135,11 +135,11 @@ def _partition_that_is_active_and_no_member(bench: Bench) -> None:
 
 
 def _member_without_a_timer(bench: Bench) -> None:
-    groups.set_timer(bench.cell.tables, 1, "g", groups.JOIN, None)
+    groups.set_timer(bench.cell.tables.of(1), "g", groups.JOIN, None)
 
 
 def _timer_of_a_stranger(bench: Bench) -> None:
-    groups.set_timer(bench.cell.tables, 1, "g", groups.heartbeat("x"), bench.now + 10**6)
+    groups.set_timer(bench.cell.tables.of(1), "g", groups.heartbeat("x"), bench.now + 10**6)
 
 
 def _wait_of_a_member_that_has_ended(bench: Bench) -> None:
@@ -164,7 +164,7 @@ def _pending_offset_without_its_index(bench: Bench) -> None:
 def _open_transaction_without_a_check(bench: Bench) -> None:
     ongoing = TransactionMetadata(7, 0, state="Ongoing")
     record = TransactionMetadataWritten("t", ongoing)
-    transactional_ids.apply_written(bench.cell.tables.transactions, 1, record)
+    transactional_ids.apply_written(bench.cell.tables.of(1), record)
 
 
 def _image_of_one_broker(bench: Bench) -> None:

@@ -80,8 +80,12 @@ def test_only_the_new_coordinator_has_a_group_and_its_timers(bench: MovingBench)
     tables = bench.cell.tables
     for broker in BROKERS:
         check_groups(tables, broker)
-    assert groups.live_ids(tables, old) == groups.stored_ids(tables, old) == []
-    assert groups.live_ids(tables, bench.coordinator) == [GROUP]
+    assert (
+        groups.live_ids(bench.cell.tables.of(old))
+        == groups.stored_ids(bench.cell.tables.of(old))
+        == []
+    )
+    assert groups.live_ids(bench.cell.tables.of(bench.coordinator)) == [GROUP]
 
 
 def test_member_without_heartbeats_expires_after_the_move(bench: MovingBench) -> None:
@@ -106,7 +110,7 @@ def test_streams_group_continues_without_volatile_state() -> None:
     response = bench.beat("a", 3, broker=3 - old)
     assert (response["memberEpoch"], response["status"]) == (3, []), "nobody is to shut down"
     bench.tick(45_000)
-    assert not groups.find_in_tables(bench.cell.tables, 3 - old, GROUP).members
+    assert not groups.find(bench.cell.tables.of(3 - old), GROUP).members
 
 
 def test_pending_joins_get_not_coordinator(bench: MovingBench) -> None:

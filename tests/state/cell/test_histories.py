@@ -239,7 +239,7 @@ def test_records_replayed_after_a_checkpoint_give_the_same_durable_state(
         for row in flat(replayed):
             if row.topic == outputs.RECORDS:
                 entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-                apply(tables, entry.machine, entry.record)
+                apply(tables.of(entry.machine), entry.record)
         found, expected = tables.columns(), live.tables.columns()
         for name in DURABLE:
             assert items(found[name]) == items(expected[name]), name

@@ -14,7 +14,7 @@ from brokertwin.state.cell.check import ViolationError, hold
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
-from brokertwin.state.core.tables import CellTables, Table
+from brokertwin.state.core.tables import MachineTables, Table
 from brokertwin.state.transactions import transactional_offsets
 from tests.support.histories import observing, seeded
 
@@ -58,13 +58,13 @@ class Spy:
                 patch.setattr(Table, name, self._checking(getattr(Table, name)))
             yield
 
-    def _apply(self, tables: CellTables, machine: int, record: Record) -> None:
+    def _apply(self, at: MachineTables, record: Record) -> None:
         self._record = type(record).__name__
         is_stored = isinstance(record, ProducerIdBlockWritten)
-        self._machine = "store" if is_stored else machine_prefix(machine)
+        self._machine = "store" if is_stored else machine_prefix(at.id)
         self.applied[self._record] += 1
         try:
-            apply(tables, machine, record)
+            apply(at, record)
         finally:
             self._machine = ""
 

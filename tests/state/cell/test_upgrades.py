@@ -91,7 +91,7 @@ def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
     ids = [key.split("/") for key in written if "/group/" in key]
     assert ids
     for broker, _, group in ids:
-        known = groups.find_stored(cell.tables.groups, int(broker), unescape(group))
+        known = groups.find_stored(cell.tables.of(int(broker)), unescape(group))
         assert isinstance(known, groups.StoredClassicGroup)
 
 

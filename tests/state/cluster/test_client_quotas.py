@@ -14,7 +14,7 @@ from brokertwin.state.cluster.quota_rates import (
 )
 from brokertwin.state.core.records import ClientQuotaAltered
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables
 from tests.support.machine import Bench, header, produce_body
 from tests.support.replicas import Replicas
 
@@ -56,19 +56,19 @@ LEVELS: list[Entity] = [
 
 
 def test_first_existing_quota_applies() -> None:
-    table = Table()
+    at = CellTables().of(1)
     for value, entity in reversed(list(enumerate(LEVELS, 1))):
         record = ClientQuotaAltered(entity, CONSUMER_BYTE_RATE, float(value))
-        client_quotas.apply_altered(table, 1, record)
-        limit = client_quotas.limit(table, 1, ALICE, APP, CONSUMER_BYTE_RATE)
+        client_quotas.apply_altered(at, record)
+        limit = client_quotas.limit(at, ALICE, APP, CONSUMER_BYTE_RATE)
         assert limit is not None
         assert limit.value == value
         kinds = [each.partition("=")[0] for each in limit.shared_by.split("/")]
         assert kinds == sorted(entity)
     for entity in LEVELS:
-        client_quotas.apply_altered(table, 1, ClientQuotaAltered(entity, CONSUMER_BYTE_RATE, None))
-    assert client_quotas.limit(table, 1, ALICE, APP, CONSUMER_BYTE_RATE) is None
-    assert table.keys("") == []
+        client_quotas.apply_altered(at, ClientQuotaAltered(entity, CONSUMER_BYTE_RATE, None))
+    assert client_quotas.limit(at, ALICE, APP, CONSUMER_BYTE_RATE) is None
+    assert at.tables.metadata.keys("") == []
 
 
 def test_rate_covers_at_least_all_windows_but_one() -> None:
@@ -332,10 +332,10 @@ def test_pending_produce_keeps_its_throttle_time() -> None:
 def test_address_has_its_own_connection_rate_or_the_default(
     name: str, host: str, rate: float
 ) -> None:
-    table = Table()
-    assert client_quotas.connection_rate(table, 1, host) is None
+    at = CellTables().of(1)
+    assert client_quotas.connection_rate(at, host) is None
     for entity, value in (({"ip": name}, 3.0), ({"ip": None}, 9.0)):
         record = ClientQuotaAltered(entity, "connection_creation_rate", value)
-        client_quotas.apply_altered(table, 1, record)
-    assert client_quotas.connection_rate(table, 1, host) == rate
-    assert client_quotas.connection_rate(table, 2, host) is None
+        client_quotas.apply_altered(at, record)
+    assert client_quotas.connection_rate(at, host) == rate
+    assert client_quotas.connection_rate(at.tables.of(2), host) is None

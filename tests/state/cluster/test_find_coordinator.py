@@ -50,7 +50,9 @@ def test_returned_coordinator_is_the_leader_used_by_checks() -> None:
     bench = Bench(brokers, offsets_topic_num_partitions=7)
 
     def leading(group_id: str) -> list[int]:
-        return [each for each in brokers if leads(bench.cell.tables, each, GROUP_TOPIC, group_id)]
+        return [
+            each for each in brokers if leads(bench.cell.tables.of(each), GROUP_TOPIC, group_id)
+        ]
 
     assert leading("a") == [1, 2, 3]
     look_up(bench, 0, "a")

@@ -319,7 +319,7 @@ def test_records_of_moves_are_replayed_to_the_same_logs(documents: list[bytes]) 
         for row in live.handle(document, Position(0, offset)):
             if row.topic == outputs.RECORDS:
                 entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-                apply(replayed, entry.machine, entry.record)
+                apply(replayed.of(entry.machine), entry.record)
             elif row.topic == outputs.DEAD_LETTERS:
                 assert msgspec.json.decode(row.value or b"")["reason"] != Reason.FAULT
     replayed.commit()

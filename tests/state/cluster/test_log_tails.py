@@ -42,7 +42,7 @@ def compare(cell: Cell) -> int:
             key = producer_key(*place, producer_id)
             assert tables.producers.get(key, ProducerStateEntry) is known, key
         tables.tails.clear()
-        fresh = tail_of(tables, *place)
+        fresh = tail_of(tables.of(machine), topic_id, partition)
         assert fresh is not None
         assert (fresh.rules, fresh.is_only_replica) == (tail.rules, tail.is_only_replica), place
         if tail.topic_rules is not None:

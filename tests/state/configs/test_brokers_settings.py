@@ -352,17 +352,16 @@ def change(bench: Bench, *changes: Change, resource: str = "1", **event: Any) ->
 
 def test_cluster_setting_applies_to_brokers_without_their_own() -> None:
     bench = Bench((1, 2))
-    table = bench.cell.tables.metadata
 
     def of(machine: int) -> int:
-        found = broker_configs.settings_of(table, machine, machine, bench.settings.broker_settings)
+        at = bench.cell.tables.of(machine)
+        found = broker_configs.settings_of(at, machine, bench.settings.broker_settings)
         return found.message_max_bytes
 
     assert change(bench, ("message.max.bytes", SET, "500"), resource="")["errorCode"] == 0
     assert change(bench, ("message.max.bytes", SET, "100"))["errorCode"] == 0
     assert [of(CONTROLLER), of(1), of(2)] == [500, 100, 500]
     bench.reload()
-    table = bench.cell.tables.metadata
     assert [of(CONTROLLER), of(1), of(2)] == [500, 100, 500]
     change(bench, ("message.max.bytes", DELETE, None), resource="")
     assert [of(1), of(2)] == [100, 1048588]
@@ -404,7 +403,7 @@ def test_broker_checks_precede_authorization() -> None:
         ([(RATE, SET, "x")], Error.INVALID_REQUEST),
     ):
         assert change(bench, *changes, principal="User:alice")["errorCode"] == error
-    assert given_configs.everything(bench.cell.tables.metadata, 1, given_configs.BROKERS) == {}
+    assert given_configs.everything(bench.cell.tables.of(1), given_configs.BROKERS) == {}
 
 
 def test_secrets_are_neither_kept_nor_shown() -> None:
@@ -427,6 +426,6 @@ def test_throttles_are_off_by_default() -> None:
     given = bench.settings.broker_settings
     assert given.leader_replication_throttled_rate == UNLIMITED
     change(bench, (RATE, SET, "1000"))
-    found = broker_configs.settings_of(bench.cell.tables.metadata, 1, 1, given)
+    found = broker_configs.settings_of(bench.cell.tables.of(1), 1, given)
     assert found.leader_replication_throttled_rate == 1000
     assert found.follower_replication_throttled_rate == UNLIMITED

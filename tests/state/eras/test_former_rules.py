@@ -27,8 +27,7 @@ HW, EPOCH = "hw", "epoch"
 
 def records_of(replicas: Replicas, broker: int) -> dict[int, int]:
     """Batches of a broker: offset to checksum."""
-    table = replicas.bench.cell.tables.logs
-    found = batches_from(table, broker, replicas.log(broker), 0)
+    found = batches_from(replicas.bench.cell.tables.of(broker), replicas.log(broker), 0)
     return {batch.base_offset: batch.crc for batch in found}
 
 

@@ -30,7 +30,7 @@ def test_offsets_topic_of_0_8_2_has_one_partition_one_replica_and_segments_of_10
     topics = [{"name": "test", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
     body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1, "topics": topics}
     bench.request("OFFSET_COMMIT", 8, body)
-    topic = image.topic_by_name(bench.cell.tables.metadata, CONTROLLER, "__consumer_offsets")
+    topic = image.topic_by_name(bench.cell.tables.of(CONTROLLER), "__consumer_offsets")
     assert topic is not None
     assert [len(each.replicas) for each in topic.partitions] == [1]
     assert topic.configs["segment.bytes"] == str(10 * 1024 * 1024)

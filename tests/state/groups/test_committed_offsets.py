@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import (
     CommittedOffsetRow,
@@ -23,22 +23,23 @@ def commit(
     return OffsetCommitted(group, topic, partition, offset, -1, metadata, 1_000)
 
 
-def filled(*records: OffsetCommitted | OffsetDeleted) -> Table:
-    table = Table()
+def filled(*records: OffsetCommitted | OffsetDeleted) -> MachineTables:
+    at = CellTables().of(BROKER)
     for record in records:
         if isinstance(record, OffsetCommitted):
-            committed_offsets.apply_committed(table, BROKER, record)
+            committed_offsets.apply_committed(at, record)
         else:
-            committed_offsets.apply_deleted(table, BROKER, record)
-    return table
+            committed_offsets.apply_deleted(at, record)
+    return at
 
 
-def offset_of(table: Table, group: str, topic: str, partition: int) -> int | None:
-    found = committed_offsets.offset(table, BROKER, group, topic, partition)
+def offset_of(at: MachineTables, group: str, topic: str, partition: int) -> int | None:
+    found = committed_offsets.offset(at, group, topic, partition)
     return found.offset if found is not None else None
 
 
-def stored(table: Table) -> bytes:
+def stored(at: MachineTables) -> bytes:
+    table = at.tables.groups
     table.commit(table.encode_changes())
     return table.column()
 
@@ -64,57 +65,57 @@ def test_example_12_fetch_returns_the_last_commit_of_each_partition() -> None:
 
 
 def test_example_15_loading_keeps_the_last_record_of_each_key() -> None:
-    table = filled(
+    at = filled(
         commit("g", "foo", 0, 10),
         commit("g", "foo", 0, 20),
         commit("g", "bar", 0, 5),
         OffsetDeleted("g", "bar", 0),
     )
-    assert offset_of(table, "g", "foo", 0) == 20
-    assert offset_of(table, "g", "bar", 0) is None
-    group = groups.find_stored(table, BROKER, "g")
+    assert offset_of(at, "g", "foo", 0) == 20
+    assert offset_of(at, "g", "bar", 0) is None
+    group = groups.find_stored(at, "g")
     assert group is not None
     assert group.metadata is None
 
 
 def test_group_stays_without_offsets() -> None:
-    table = filled(commit("g", "t", 0, 1), OffsetDeleted("g", "t", 0), OffsetDeleted("g", "t", 0))
-    assert groups.find_stored(table, BROKER, "g") is not None
-    assert committed_offsets.partitions_of(table, BROKER, "g") == []
-    assert committed_offsets.rows(stored(table)) == []
+    at = filled(commit("g", "t", 0, 1), OffsetDeleted("g", "t", 0), OffsetDeleted("g", "t", 0))
+    assert groups.find_stored(at, "g") is not None
+    assert committed_offsets.partitions_of(at, "g") == []
+    assert committed_offsets.rows(stored(at)) == []
 
 
 def test_offsets_of_a_group_are_read_without_decoding_others() -> None:
-    table = filled(*(commit(f"g{n}", "t", p, n) for n in range(3) for p in (10, 2)))
-    column = stored(table)
-    fresh = Table(column)
-    assert committed_offsets.partitions_of(fresh, BROKER, "g1") == [("t", [2, 10])]
+    at = filled(*(commit(f"g{n}", "t", p, n) for n in range(3) for p in (10, 2)))
+    at.tables.commit()
+    fresh = CellTables(at.tables.columns()).of(BROKER)
+    assert committed_offsets.partitions_of(fresh, "g1") == [("t", [2, 10])]
     assert offset_of(fresh, "g1", "t", 2) == 1
-    decoded = fresh._live
+    decoded = fresh.tables.groups._live
     assert all(isinstance(item, CommittedPartitions | Offset) for item in decoded.values())
     assert len(decoded) == 2
 
 
 def test_tombstones_of_a_deleted_topic() -> None:
-    table = filled(
+    at = filled(
         commit("a", "gone", 1, 1),
         commit("a", "gone", 0, 1),
         commit("b/c", "gone", 3, 1),
         commit("b/c", "kept", 3, 1),
         commit("d", "gone/not", 0, 1),
     )
-    assert committed_offsets.tombstones_of_topic(table, BROKER, "gone") == [
+    assert committed_offsets.tombstones_of_topic(at, "gone") == [
         OffsetDeleted("a", "gone", 0),
         OffsetDeleted("a", "gone", 1),
         OffsetDeleted("b/c", "gone", 3),
     ]
-    assert committed_offsets.tombstones_of_topic(table, 2, "gone") == []
+    assert committed_offsets.tombstones_of_topic(at.tables.of(2), "gone") == []
 
 
 def test_rows_are_sorted_and_complete() -> None:
     record = OffsetCommitted("g", "t", 10, 5, 3, "m", 1_000, 2_000, ZERO_UUID)
-    table = filled(record, commit("g", "t", 9, 4), commit("a", "u", 0, 1))
-    assert committed_offsets.rows(stored(table)) == [
+    at = filled(record, commit("g", "t", 9, 4), commit("a", "u", 0, 1))
+    assert committed_offsets.rows(stored(at)) == [
         CommittedOffsetRow("a", "u", 0, 1, -1, "", 1_000, -1),
         CommittedOffsetRow("g", "t", 9, 4, -1, "", 1_000, -1),
         CommittedOffsetRow("g", "t", 10, 5, 3, "m", 1_000, 2_000),
@@ -139,11 +140,11 @@ def test_keys_of_any_names_are_distinct(
         else:
             records.append(commit(group, topic, partition, offset))
             expected[group, topic, partition] = offset
-    table = filled(*records)
-    rows = committed_offsets.rows(stored(table))
+    at = filled(*records)
+    rows = committed_offsets.rows(stored(at))
     assert {(row.group, row.topic, row.partition): row.offset for row in rows} == expected
     for group in {step[0] for step in steps}:
-        held = committed_offsets.partitions_of(table, BROKER, group)
+        held = committed_offsets.partitions_of(at, group)
         assert {(group, topic, p) for topic, ps in held for p in ps} == {
             place for place in expected if place[0] == group
         }

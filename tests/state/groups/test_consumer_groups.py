@@ -150,19 +150,19 @@ def _impose(
     """Write records of a group epoch with members, targets and assignments."""
     group = bench.group()
     tables = bench.cell.tables
-    apply(tables, 1, rows.group_epoch(GROUP, epoch, group.metadata_hash))
+    apply(bench.cell.tables.of(1), rows.group_epoch(GROUP, epoch, group.metadata_hash))
     for member, topics in target.items():
         wanted = {bench.ids[name]: parts for name, parts in topics.items()}
-        apply(tables, 1, rows.member_target(GROUP, member, wanted))
+        apply(bench.cell.tables.of(1), rows.member_target(GROUP, member, wanted))
     for member in has:
-        apply(tables, 1, rows.current_assignment(GROUP, ConsumerMember(member, 0, 0)))
+        apply(bench.cell.tables.of(1), rows.current_assignment(GROUP, ConsumerMember(member, 0, 0)))
     for member, topics in has.items():
         own = (epochs or {}).get(member, 10)
         assigned = {bench.ids[name]: dict.fromkeys(parts, 10) for name, parts in topics.items()}
         state = ConsumerMemberState(2 if own > 10 else 0)
         written = ConsumerMember(member, own, own - 1, state, assigned=assigned)
-        apply(tables, 1, rows.current_assignment(GROUP, written))
-    apply(tables, 1, rows.target_epoch(GROUP, epoch, bench.now))
+        apply(bench.cell.tables.of(1), rows.current_assignment(GROUP, written))
+    apply(bench.cell.tables.of(1), rows.target_epoch(GROUP, epoch, bench.now))
     tables.commit()
 
 
@@ -552,7 +552,7 @@ def test_check_finds_violations() -> None:
         lambda group: group.remove("a"),
     ]
     for breaks in broken:
-        breaks(groups.change_stored(bench.cell.tables.groups, 1, GROUP, ConsumerGroup))
+        breaks(groups.change_stored(bench.cell.tables.of(1), GROUP, ConsumerGroup))
         found.append(" ".join(check.check(bench.cell)))
         bench.cell.tables.rollback()
         assert check.check(bench.cell) == []

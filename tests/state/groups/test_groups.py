@@ -47,7 +47,7 @@ class Crowd:
         self.chance.choice(self.acts)()
 
     def group(self) -> ClassicGroup:
-        return groups.find_live(self.bench.cell.tables, 1, GROUP) or ClassicGroup(GROUP)
+        return groups.find_live(self.bench.cell.tables.of(1), GROUP) or ClassicGroup(GROUP)
 
     def member(self) -> str:
         group = self.group()
@@ -106,19 +106,23 @@ def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
     metadata = GroupMetadataValue("consumer", 1, "range", "m", bench.now, [member])
     before = {name: set(tables[name].keys("")) for name in ("groups", "live_groups", "pending")}
     for group_id in ("a", "a/b"):
-        apply(tables, 1, GroupRecord(GroupMetadataKey(group_id), metadata))
+        apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey(group_id), metadata))
     body = {"generationId": 1, "memberId": "m"}
     for group_id in ("a", "a/b"):
         assert bench.request("HEARTBEAT", 4, {**body, "groupId": group_id})["errorCode"] == 0
-    apply(tables, 1, GroupRecord(GroupMetadataKey("a")))
+    apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey("a")))
     check_groups_of(bench, ["a/b"])
-    apply(tables, 1, GroupRecord(GroupMetadataKey("a/b")))
+    apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey("a/b")))
     assert {name: set(tables[name].keys("")) for name in before} == before
 
 
 def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
     tables = bench.cell.tables
-    assert groups.live_ids(tables, 1) == groups.stored_ids(tables, 1) == expected
+    assert (
+        groups.live_ids(bench.cell.tables.of(1))
+        == groups.stored_ids(bench.cell.tables.of(1))
+        == expected
+    )
     timers = tables.pending.keys("timer/group/")
     assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
 
@@ -127,7 +131,7 @@ def test_group_restored_from_records_becomes_live_with_all_timers() -> None:
     bench = GroupBench()
     members = [MemberMetadata(name, None, "c", "/h", 60_000, 45_000) for name in ("m", "n")]
     metadata = GroupMetadataValue("consumer", 1, "range", "m", bench.now, members)
-    apply(bench.cell.tables, 1, GroupRecord(GroupMetadataKey(GROUP), metadata))
+    apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey(GROUP), metadata))
     assert bench.heartbeat("m", 1) == 0
     check_groups(bench.cell.tables)
     assert bench.after(44_999).state() == "Stable"

@@ -35,7 +35,7 @@ def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -
 
 
 def classic(bench: ConsumerBench) -> ClassicGroup:
-    found = groups.find_in_tables(bench.cell.tables, 1, GROUP)
+    found = groups.find(bench.cell.tables.of(1), GROUP)
     assert isinstance(found, ClassicGroup), found
     return found
 

@@ -77,7 +77,7 @@ class Store(Bench):
         return CONTROLLER if self.is_zookeeper else self.coordinator
 
     def node(self) -> bool:
-        return groups.find_stored(self.cell.tables.groups, CONTROLLER, "g") is not None
+        return groups.find_stored(self.cell.tables.of(CONTROLLER), "g") is not None
 
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
         """Return a fetched offset, or the group's error below -1."""
@@ -97,11 +97,10 @@ def test_any_broker_reads_and_writes_offsets_in_zookeeper() -> None:
     assert kafka.offset(kafka.other) == -116
     assert zookeeper.commit(zookeeper.other, 5) == 0
     assert [zookeeper.offset(broker) for broker in BROKERS] == [5, 5, 5]
-    table = zookeeper.cell.tables.groups
-    kept = committed_offsets.offset(table, CONTROLLER, "g", "a", 0)
+    kept = committed_offsets.offset(zookeeper.cell.tables.of(CONTROLLER), "g", "a", 0)
     assert kept is not None and kept.offset == 5
     for broker in BROKERS:
-        assert committed_offsets.partitions_of(table, broker, "g") == []
+        assert committed_offsets.partitions_of(zookeeper.cell.tables.of(broker), "g") == []
 
 
 @pytest.mark.parametrize(("storage", "error"), [("kafka", 22), ("zookeeper", 0)])
@@ -155,11 +154,11 @@ def test_null_commit_deletes_the_offset_if_the_option_is_on(storage: str) -> Non
         store = Store(storage, brokertwin_null_commit_deletes=is_on)
         assert [store.commit(store.coordinator, 5, partition) for partition in (0, 1)] == [0, 0]
         assert store.commit(store.coordinator, -1) == 0
-        table, keeper = store.cell.tables.groups, store.keeper()
-        offset = committed_offsets.offset(table, keeper, "g", "a", 0)
+        keeper = store.keeper()
+        offset = committed_offsets.offset(store.cell.tables.of(keeper), "g", "a", 0)
         assert (offset is None) == is_on
         assert store.commit(store.coordinator, -1, 1) == 0
-        assert (committed_offsets.partitions_of(table, keeper, "g") == []) == is_on
+        assert (committed_offsets.partitions_of(store.cell.tables.of(keeper), "g") == []) == is_on
 
 
 def test_offset_delete_removes_the_node_and_the_last_one_removes_the_group() -> None:

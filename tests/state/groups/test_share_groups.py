@@ -143,7 +143,7 @@ def test_check_finds_violations() -> None:
     }
     for found, breaks in broken.items():
         tables = bench.cell.tables
-        breaks(groups.change_stored(tables.groups, 1, GROUP, ShareGroup))
+        breaks(groups.change_stored(tables.of(1), GROUP, ShareGroup))
         assert found in " ".join(check.check(bench.cell))
         tables.rollback()
         assert check.check(bench.cell) == []

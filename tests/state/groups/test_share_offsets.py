@@ -87,7 +87,7 @@ def test_alter_with_a_topic_without_partitions_creates_the_group(offsets: Any) -
     bench = left()
     response = alter(bench, "foo", *offsets, group="new")
     assert (response["errorCode"], codes(response)) == (0, [3] * len(offsets))
-    assert isinstance(groups.find_stored(bench.cell.tables.groups, 1, "new"), ShareGroup)
+    assert isinstance(groups.find_stored(bench.cell.tables.of(1), "new"), ShareGroup)
     assert described(bench, "new") == {}
     assert forget(bench, "foo", group="new")["responses"][0]["errorCode"] == 3
     assert [deleted(bench, "new") for _ in range(2)] == [0, 69]
@@ -194,7 +194,7 @@ def test_only_the_given_topics_are_deleted() -> None:
 def test_failed_deletion_can_be_repeated() -> None:
     """Without a response of a share coordinator, the deletion is pending."""
     bench = left()
-    group = groups.change_stored(bench.cell.tables.groups, 1, GROUP, ShareGroup)
+    group = groups.change_stored(bench.cell.tables.of(1), GROUP, ShareGroup)
     group.deleting, group.initialized = {bench.ids["bar"]: "bar"}, {}
     assert described(bench) == {}
     assert forget(bench, "bar")["responses"][0]["errorCode"] == 0

@@ -262,7 +262,7 @@ def test_streams_groups_need_the_feature() -> None:
 def test_rejected_join_changes_nothing(fields: dict[str, Any], error: Error) -> None:
     bench = StreamsBench()
     assert bench.join("a", **fields)["errorCode"] == error
-    assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
+    assert groups.find(bench.cell.tables.of(1), GROUP) is None
     assert check(bench.cell) == []
 
 
@@ -315,7 +315,7 @@ def test_empty_group_can_be_deleted_completely() -> None:
     bench.beat("a", 1)
     bench.beat("a", -1)
     assert bench.request("DELETE_GROUPS", 2, deleted)["results"][0]["errorCode"] == 0
-    assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
+    assert groups.find(bench.cell.tables.of(1), GROUP) is None
     assert not bench.cell.tables.live_groups.keys("1/live-streams/")
     assert check(bench.cell) == []
 
@@ -341,7 +341,7 @@ def test_streams_and_classic_groups_replace_empty_groups_of_each_other() -> None
     assert refused["errorCode"] == Error.INCONSISTENT_GROUP_PROTOCOL
     bench.beat("a", -1)
     assert bench.request("JOIN_GROUP", 4, join)["errorCode"] == Error.MEMBER_ID_REQUIRED
-    assert not isinstance(groups.find_in_tables(bench.cell.tables, 1, GROUP), StreamsGroup)
+    assert not isinstance(groups.find(bench.cell.tables.of(1), GROUP), StreamsGroup)
     assert check(bench.cell) == []
 
 
@@ -357,7 +357,7 @@ def test_check_finds_violations() -> None:
     for what, breaks in broken.items():
         bench = StreamsBench()
         bench.join("a")
-        breaks(groups.change_stored(bench.cell.tables.groups, 1, GROUP, StreamsGroup))
+        breaks(groups.change_stored(bench.cell.tables.of(1), GROUP, StreamsGroup))
         assert any(what in each for each in check(bench.cell)), what
 
 

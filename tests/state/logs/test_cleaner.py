@@ -247,7 +247,7 @@ def test_dirty_ratio_and_lags_make_a_pass_due(
     bench, log = grown(3, 2, 1, 0)
     log.cleaned_to = cleaned_to
     rules = RULES._replace(**changed)
-    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, rules, START) == due
+    assert cleaner.cleanable(bench.cell.tables.of(1), log, rules, START) == due
 
 
 def test_only_lags_make_a_pass_due_by_time() -> None:
@@ -260,14 +260,14 @@ def test_only_lags_make_a_pass_due_by_time() -> None:
 def test_nothing_is_cleaned_above_the_last_stable_offset() -> None:
     bench, log = grown(3, 2, 1, 0)
     log.high_watermark = 2
-    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, RULES, START) == CleanableRange(0, 2)
+    assert cleaner.cleanable(bench.cell.tables.of(1), log, RULES, START) == CleanableRange(0, 2)
 
 
 # Applying the result of a pass
 
 
 def log_cleaned(log: Log, bench: Bench, keeps: list[int], end: int = 3) -> dict[str, Any]:
-    found = batches_from(bench.cell.tables.logs, 1, log, 0)
+    found = batches_from(bench.cell.tables.of(1), log, 0)
     kept = [b.header() for b in found if b.base_offset in keeps]
     of_log = {"topicId": log.topic_id, "partition": 0, "endOffset": end}
     return {"type": "LogCleaned", **of_log, "batches": kept}
@@ -284,7 +284,7 @@ def test_cleaned_batches_replace_the_index() -> None:
     bench, log = grown(3, 2, 1, 0)
     clean(bench, log_cleaned(log, bench, [1]))
     left = log_of(bench)
-    found = batches_from(bench.cell.tables.logs, 1, left, 0)
+    found = batches_from(bench.cell.tables.of(1), left, 0)
     assert [batch.base_offset for batch in found] == [1, 3]
     assert (left.cleaned_to, left.log_start_offset, left.log_end_offset) == (3, 0, 4)
     assert left.size_in_bytes == 140
@@ -297,13 +297,13 @@ def test_cleaned_log_can_be_truncated_at_any_offset(stays: set[int], offset: int
     bench, log = grown(5, 4, 3, 2, 1, 0)
     clean(bench, log_cleaned(log, bench, sorted(stays), end=5))
     tables = bench.cell.tables
-    apply(tables, 1, LogTruncated(log.topic_id, 0, offset))
-    assert list(check(tables.logs, tables.producers)) == []
+    apply(bench.cell.tables.of(1), LogTruncated(log.topic_id, 0, offset))
+    assert list(check(tables)) == []
     end = log_of(bench).log_end_offset
     assert end in {offset, 0}, "restarted if truncated below the first remaining batch"
     batch = msgspec.convert({**header(1), "baseOffset": end + gap}, Batch)
-    apply(tables, 1, BatchAppended(log.topic_id, 0, batch))
-    assert list(check(tables.logs, tables.producers)) == []
+    apply(bench.cell.tables.of(1), BatchAppended(log.topic_id, 0, batch))
+    assert list(check(tables)) == []
 
 
 @pytest.mark.parametrize(
@@ -321,10 +321,9 @@ def test_result_for_a_changed_log_is_ignored(field: str, is_taken: bool) -> None
 
 def test_greatest_timestamp_ignores_batches_without_records() -> None:
     bench, log = grown(3, 0.5, 2, 1)
-    table = bench.cell.tables.logs
 
     def greatest() -> int | None:
-        found = timestamp_index.greatest(table, 1, log_of(bench), False)
+        found = timestamp_index.greatest(bench.cell.tables.of(1), log_of(bench), False)
         return None if found is None else found.offset
 
     assert greatest() == 1

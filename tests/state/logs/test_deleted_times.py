@@ -7,7 +7,7 @@ from brokertwin.state.core.records import LogStartMoved
 from brokertwin.state.logs import deleted_times, retention, rolling, timestamp_index
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import RollingRules
-from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
+from tests.state.logs.test_log import TOPIC_ID, Partition
 from tests.support.machine import START
 
 CUTS = RollingRules(10**9, 250)
@@ -17,9 +17,9 @@ CUTS = RollingRules(10**9, 250)
 def move(partition: Partition, start: int, deleted_to: int = -1) -> None:
     """Apply a `LogStartMoved`."""
     record = LogStartMoved(TOPIC_ID, 0, start, deleted_to)
-    deleted_times.note(partition.table, BROKER, record)
-    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
-    rolling.delete(partition.table, BROKER, moved, deleted_to)
+    deleted_times.note(partition.at, record)
+    moved = logs.move_start(partition.at, TOPIC_ID, 0, start)
+    rolling.delete(partition.at, moved, deleted_to)
 
 
 @given(
@@ -36,10 +36,10 @@ def test_greatest_timestamp_is_that_of_existing_segments(
         move(partition, min(start, len(times)))
         log = partition.log
         if is_checked:
-            to = retention.deletable_end(partition.table, BROKER, log, CUTS, None, START)
+            to = retention.deletable_end(partition.at, log, CUTS, None, START)
             move(partition, log.log_start_offset, to)
-        found = timestamp_index.greatest(partition.table, BROKER, log, False)
-        first = next(rolling.segments(partition.table, BROKER, log, CUTS)).base_offset
+        found = timestamp_index.greatest(partition.at, log, False)
+        first = next(rolling.segments(partition.at, log, CUTS)).base_offset
         left = times[first:]
         if not left:
             assert found is None

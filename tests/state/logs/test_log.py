@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import (
     CHUNK_BATCHES_MAX,
@@ -33,10 +33,11 @@ def batch(offset: int, count: int, size: int = SIZE, timestamp: int = 0) -> Batc
 
 
 class Partition:
-    def __init__(self, table: Table | None = None) -> None:
-        self.table = Table() if table is None else table
+    def __init__(self, at: MachineTables | None = None) -> None:
+        self.at = at or CellTables().of(BROKER)
+        self.table = self.at.tables.logs
         self.sealed: list[logs.SealedSegment] = []
-        logs.create(self.table, BROKER, TOPIC_ID, "t", 0)
+        logs.create(self.at, TOPIC_ID, "t", 0)
 
     @property
     def log(self) -> Log:
@@ -49,17 +50,17 @@ class Partition:
     ) -> None:
         """With `rules` the log has segments."""
         appended = batch(self.log.log_end_offset, count, size, timestamp)
-        sealed = LogTail((self.table, Table()), BROKER, self.log, rules).take(appended)
+        sealed = LogTail(self.at, self.log, rules).take(appended)
         if sealed is not None:
             self.sealed.append(sealed)
 
     def read(self, offset: int, max_bytes: int, is_first: bool = True) -> logs.Slice:
         end = self.log.high_watermark
-        return logs.read(self.table, BROKER, self.log, offset, end, max_bytes, is_first)
+        return logs.read(self.at, self.log, offset, end, max_bytes, is_first)
 
     def bytes_from(self, offset: int) -> int:
         end = self.log.high_watermark
-        return logs.bytes_between(self.table, BROKER, self.log, offset, end)
+        return logs.bytes_between(self.at, self.log, offset, end)
 
 
 def test_read_starts_with_the_batch_of_the_offset() -> None:
@@ -90,11 +91,11 @@ def test_deletion_keeps_the_batch_with_the_new_start() -> None:
     partition = Partition()
     for _ in range(CHUNK_BATCHES_MAX + 1):
         partition.append(2)
-    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 2 * CHUNK_BATCHES_MAX + 1)
+    logs.move_start(partition.at, TOPIC_ID, 0, 2 * CHUNK_BATCHES_MAX + 1)
     assert partition.log.log_start_offset == 2 * CHUNK_BATCHES_MAX + 1
     assert len(partition.log.chunks) == 1
     assert partition.read(2 * CHUNK_BATCHES_MAX + 1, 1000).size_in_bytes == SIZE
-    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 0)
+    logs.move_start(partition.at, TOPIC_ID, 0, 0)
     assert partition.log.log_start_offset == 2 * CHUNK_BATCHES_MAX + 1
 
 
@@ -105,7 +106,7 @@ def test_leader_epoch_is_dropped_with_its_last_record(start: int, known: EpochEn
     log = partition.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
     logs.begin_epoch(log, 2)
     partition.append(2)
-    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    logs.move_start(partition.at, TOPIC_ID, 0, start)
     # epoch 1 has no records: the result is the epoch before it, if known
     assert logs.end_of_epoch(partition.log, 1) == known
     assert logs.end_of_epoch(partition.log, 2) == EpochEnd(2, 5)
@@ -127,7 +128,7 @@ def test_removed_log_leaves_no_items() -> None:
     partition = Partition()
     for _ in range(CHUNK_BATCHES_MAX + 1):
         partition.append(1)
-    logs.remove(partition.table, BROKER, TOPIC_ID, 0)
+    logs.remove(partition.at, TOPIC_ID, 0)
     assert partition.table.keys() == []
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from brokertwin.protocol import control_batches
 from brokertwin.protocol.batch_headers import Batch, EndMarker
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import truncation
 from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTxn
@@ -22,11 +22,12 @@ PLACE = (BROKER, TOPIC_ID, 0)
 
 
 class Partition:
-    """A log and its table; the caller sets offsets, as in the examples."""
+    """A log and its tables; the caller sets offsets, as in the examples."""
 
     def __init__(self) -> None:
-        self.table = Table()
-        logs.create(self.table, BROKER, TOPIC_ID, "t", 0)
+        self.at = CellTables().of(BROKER)
+        self.table = self.at.tables.logs
+        logs.create(self.at, TOPIC_ID, "t", 0)
 
     @property
     def log(self) -> Log:
@@ -46,17 +47,17 @@ class Partition:
             record_count=last - first + 1,
             is_transactional=True,
         )
-        LogTail((self.table, Table()), BROKER, self.log, None).take(batch)
+        LogTail(self.at, self.log, None).take(batch)
 
     def end(self, producer_id: int, offset: int, is_commit: bool = True) -> None:
         marker = EndMarker(is_commit=is_commit, coordinator_epoch=0)
         batch = control_batches.end_batch(producer_id, 0, marker, offset, 0)
-        LogTail((self.table, Table()), BROKER, self.log, None).take(batch)
+        LogTail(self.at, self.log, None).take(batch)
 
     def aborted(self, offset: int, max_bytes: int = 1_000_000) -> list[tuple[int, int]]:
         end = self.log.readable_end(READ_COMMITTED)
-        found = logs.read(self.table, BROKER, self.log, offset, end, max_bytes, True)
-        entries = logs.aborted_in(self.table, BROKER, self.log, offset, found)
+        found = logs.read(self.at, self.log, offset, end, max_bytes, True)
+        entries = logs.aborted_in(self.at, self.log, offset, found)
         return [(each.producer_id, each.first_offset) for each in entries]
 
 
@@ -82,7 +83,7 @@ def test_lowered_high_watermark_reopens_transactions() -> None:
     partition.data(2, 6)
     log = partition.table.change(log_key(*PLACE), Log)
     assert log.last_stable_offset == 6
-    truncation.move_high_watermark(partition.table, BROKER, log, 5)
+    truncation.move_high_watermark(partition.at, log, 5)
     assert (log.high_watermark, log.last_stable_offset) == (5, 0)
     logs.raise_high_watermark(log, 6)
     assert log.last_stable_offset == 6
@@ -95,7 +96,7 @@ def test_lowered_high_watermark_keeps_transactions_from_below_the_start() -> Non
     partition.data(1, 2)
     log = partition.table.change(log_key(*PLACE), Log)
     log.log_start_offset = log.start_batch = 1
-    truncation.move_high_watermark(partition.table, BROKER, log, 2)
+    truncation.move_high_watermark(partition.at, log, 2)
     assert [each.first_offset for each in log.transactions] == [0], "known to its producer"
     assert log.last_stable_offset == 1
 
@@ -122,7 +123,7 @@ def test_example_15_marker_without_a_transaction_leaves_nothing() -> None:
     partition.data(1, 30, 31)
     assert partition.log.high_watermark == 32
     assert partition.log.last_stable_offset == 30
-    index = logs.aborted_index(partition.table, BROKER, partition.log)
+    index = logs.aborted_index(partition.at, partition.log)
     assert index.between(0, 32) == [AbortedTxn(1, 24, 28, 29)]
 
 
@@ -156,7 +157,7 @@ def test_abort_stores_the_next_open_transaction() -> None:
     partition.data(1, 0)
     partition.data(2, 1)
     partition.end(1, 2, is_commit=False)
-    index = logs.aborted_index(partition.table, BROKER, partition.log)
+    index = logs.aborted_index(partition.at, partition.log)
     assert index.between(0, 3) == [AbortedTxn(1, 0, 2, 1)]
     partition.end(2, 3, is_commit=False)
     assert index.between(0, 4)[1] == AbortedTxn(2, 1, 3, 4)
@@ -179,14 +180,14 @@ def test_search_ends_at_the_next_index_entry_of_4096_bytes(
     partition = Partition()
     partition.data(0, 0, size=1)
     partition.end(0, 1, is_commit=False)
-    read_to_here = logs.read(partition.table, BROKER, partition.log, 0, 2, 10_000, True)
+    read_to_here = logs.read(partition.at, partition.log, 0, 2, 10_000, True)
     marker = read_to_here.batches[-1].size_in_bytes
     partition.data(9, 2, size=size - marker)
     partition.end(9, 3)
     partition.data(1, 4)
     partition.end(1, 5, is_commit=False)
     slice_of_first = logs.Slice(read_to_here.batches, 1)
-    entries = logs.aborted_in(partition.table, BROKER, partition.log, 0, slice_of_first)
+    entries = logs.aborted_in(partition.at, partition.log, 0, slice_of_first)
     assert [(entry.producer_id, entry.first_offset) for entry in entries] == found
 
 
@@ -197,10 +198,10 @@ def test_deletion_drops_transactions_below_the_start() -> None:
         partition.data(1, 2 * number)
         partition.end(1, 2 * number + 1, is_commit=False)
     assert len(partition.log.aborted) == CHUNK_ENTRIES + 1
-    logs.move_start(partition.table, *PLACE, 2 * CHUNK_ENTRIES)
+    logs.move_start(partition.at, TOPIC_ID, 0, 2 * CHUNK_ENTRIES)
     assert len(partition.log.aborted) == 1
     assert partition.aborted(2 * CHUNK_ENTRIES) == [(1, 2 * CHUNK_ENTRIES)]
-    logs.remove(partition.table, *PLACE)
+    logs.remove(partition.at, TOPIC_ID, 0)
     assert partition.table.keys() == []
 
 
@@ -210,7 +211,7 @@ def test_batch_at_the_log_start_has_the_least_last_stable_offset(start: int, exp
     partition = Partition()
     partition.data(1, 0, 9)
     partition.data(1, 10, 19)
-    logs.move_start(partition.table, *PLACE, start)
+    logs.move_start(partition.at, TOPIC_ID, 0, start)
     logs.raise_high_watermark(partition.table.change(log_key(*PLACE), Log), 20)
     assert partition.log.last_stable_offset == expected
 
@@ -257,7 +258,7 @@ def test_sealed_part_has_its_aborted_transactions(
     for number in range(logs.CHUNK_BATCHES_MAX):
         partition.data(1, 2 * number)
         partition.end(1, 2 * number + 1, is_commit=False)
-    sealed = logs.sealed_segments(partition.table, BROKER, partition.log)
+    sealed = logs.sealed_segments(partition.at, partition.log)
     assert [segment.last_offset for segment in sealed] == [63]
     assert partition.aborted(0) == [(1, 2 * number) for number in range(32)]
     assert partition.aborted(60) == [(1, 60), (1, 62)]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.errors import Error
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (
     SEQUENCE_MAX,
@@ -34,13 +34,13 @@ def batch(sequence: int, count: int = 1, epoch: int = 0, offset: int = 0) -> Bat
 
 class Partition:
     def __init__(self) -> None:
-        self.table = Table()
+        self.at = CellTables().of(1)
         self.end = 0
 
     @property
     def known(self) -> ProducerStateEntry | None:
         key = producer_key(1, TOPIC_ID, 0, PRODUCER_ID)
-        return self.table.get(key, ProducerStateEntry)
+        return self.at.tables.producers.get(key, ProducerStateEntry)
 
     def check(self, sequence: int, count: int = 1, epoch: int = 0) -> SequenceCheck:
         return producer.check(self.known, batch(sequence, count, epoch))
@@ -49,7 +49,7 @@ class Partition:
         check = self.check(sequence, count, epoch)
         if check.error is Error.NONE and check.duplicate is None:
             appended = batch(sequence, count, epoch, self.end)
-            producer.append(self.table, 1, TOPIC_ID, 0, appended)
+            producer.append(self.at, TOPIC_ID, 0, appended)
             self.end += count
         return check
 
@@ -107,11 +107,11 @@ def test_example_14_batch_is_remembered_after_the_append_only() -> None:
     first, second = batch(0, count=6, offset=15), batch(6, count=5, offset=26)
     assert producer.check(partition.known, first).error is Error.NONE
     assert partition.known is None
-    producer.append(partition.table, 1, TOPIC_ID, 0, first)
+    producer.append(partition.at, TOPIC_ID, 0, first)
     assert producer.check(partition.known, second).error is Error.NONE
     assert partition.known is not None
     assert partition.known.batches[-1].last_sequence == 5
-    producer.append(partition.table, 1, TOPIC_ID, 0, second)
+    producer.append(partition.at, TOPIC_ID, 0, second)
     oldest, newest = partition.known.batches
     assert (oldest.first_sequence, newest.last_sequence, newest.last_offset) == (0, 10, 30)
 

@@ -132,7 +132,7 @@ def test_records_without_timestamp_never_expire() -> None:
 def new_start(
     partition: Partition, limits: RetentionLimits, now: int, rules: RollingRules = CUTS
 ) -> int:
-    deleted_to = retention.deletable_end(partition.table, BROKER, partition.log, rules, limits, now)
+    deleted_to = retention.deletable_end(partition.at, partition.log, rules, limits, now)
     return max(partition.log.log_start_offset, deleted_to)
 
 
@@ -173,5 +173,5 @@ def test_sealed_segments_of_a_long_log_are_deleted() -> None:
     limits, rules = RetentionLimits(10, -1), replace(CUTS, segment_ms=1)
     start = new_start(partition, limits, START + count, rules)
     assert count - 12 <= start < count
-    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    logs.move_start(partition.at, TOPIC_ID, 0, start)
     assert new_start(partition, limits, START + count, rules) == start

@@ -28,7 +28,7 @@ SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=30)
 
 
 def bounds(partition: Partition, rules: RollingRules = CUTS) -> list[int]:
-    found = rolling.segments(partition.table, BROKER, partition.log, rules)
+    found = rolling.segments(partition.at, partition.log, rules)
     return [segment.end_offset for segment in found]
 
 
@@ -97,12 +97,12 @@ def test_check_deletes_segments_below_the_log_start(sizes: list[int], start: int
     """Never the active one; before the check all of them exist."""
     partition, start = of_sizes(sizes), min(start, len(sizes))
     before = bounds(partition)
-    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    moved = logs.move_start(partition.at, TOPIC_ID, 0, start)
     assert rolling.size_in_bytes(partition.log) == sum(sizes)
-    deleted_to = retention.deletable_end(partition.table, BROKER, partition.log, CUTS, None, START)
+    deleted_to = retention.deletable_end(partition.at, partition.log, CUTS, None, START)
     below = [end for end in before[:-1] if end <= start]
     assert deleted_to == (below[-1] if below else retention.NOTHING)
-    rolling.delete(partition.table, BROKER, moved, deleted_to)
+    rolling.delete(partition.at, moved, deleted_to)
     assert bounds(partition) == before[len(below) :]
     assert rolling.size_in_bytes(partition.log) == sum(sizes[deleted_to if below else 0 :])
 
@@ -110,11 +110,11 @@ def test_check_deletes_segments_below_the_log_start(sizes: list[int], start: int
 def test_new_segment_starts_at_the_end_after_retention_deleted_all() -> None:
     partition = of_sizes([200, 200, 100])
     limits = retention.RetentionLimits(-1, 0)
-    assert retention.deletable_end(partition.table, BROKER, partition.log, CUTS, limits, START) == 3
-    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 3)
-    rolling.delete(partition.table, BROKER, moved, 3)
+    assert retention.deletable_end(partition.at, partition.log, CUTS, limits, START) == 3
+    moved = logs.move_start(partition.at, TOPIC_ID, 0, 3)
+    rolling.delete(partition.at, moved, 3)
     assert rolling.size_in_bytes(partition.log) == 0
-    nothing = retention.deletable_end(partition.table, BROKER, partition.log, CUTS, limits, START)
+    nothing = retention.deletable_end(partition.at, partition.log, CUTS, limits, START)
     assert nothing == retention.NOTHING, "an empty segment stays"
 
 
@@ -123,15 +123,15 @@ def test_deleted_records_hide_later_segments_until_a_check() -> None:
     partition = Partition()
     for minute, size in ((5, 200), (1, 200), (2, 100)):
         partition.append(1, size, START + minute * MINUTE, CUTS)
-    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 1)
+    moved = logs.move_start(partition.at, TOPIC_ID, 0, 1)
 
     def found(minute: int) -> int | None:
         at = START + minute * MINUTE
-        place = timestamp_index.first_at_or_after(partition.table, BROKER, moved, at, True)
+        place = timestamp_index.first_at_or_after(partition.at, moved, at, True)
         return None if place is None else place.offset
 
     assert [found(2), found(5)] == [None, None]
-    rolling.delete(partition.table, BROKER, moved, 1)
+    rolling.delete(partition.at, moved, 1)
     assert [found(1), found(2), found(3)] == [1, 2, None]
 
 
@@ -149,20 +149,20 @@ def test_truncated_log_continues_in_the_segment_of_its_end(
     sizes: list[int], offset: int, more: list[int]
 ) -> None:
     tables, offset = CellTables(), min(offset, len(sizes))
-    partition = Partition(tables.logs)
+    partition = Partition(tables.of(BROKER))
     for size in sizes:
         partition.append(1, size, rules=CUTS)
     log = tables.logs.change(logs.log_key(BROKER, TOPIC_ID, 0), logs.Log)
-    rolling.truncate(tables.logs, BROKER, log, offset, CUTS)
-    truncation.truncate(tables, BROKER, TOPIC_ID, 0, offset)
+    rolling.truncate(tables.of(BROKER), log, offset, CUTS)
+    truncation.truncate(tables.of(BROKER), TOPIC_ID, 0, offset)
     segments, left = plain([[]], sizes), offset
     while left < sum(map(len, segments[:-1])):
         segments.pop()
     segments[-1] = segments[-1][: left - sum(map(len, segments[:-1]))]
-    assert [*check.check(tables.logs, tables.producers)] == []
+    assert [*check.check(tables)] == []
     for size in more:
         partition.append(1, size, rules=CUTS)
-    found = rolling.segments(tables.logs, BROKER, partition.log, CUTS)
+    found = rolling.segments(tables.of(BROKER), partition.log, CUTS)
     expected = [sum(segment) for segment in plain(segments, more)]
     assert [segment.size_in_bytes for segment in found] == expected
 
@@ -176,13 +176,13 @@ def test_cleaning_merges_segments_up_to_segment_bytes(
     ends = bounds(partition)
     if len(ends) == 1:
         return
-    *rolled, active = rolling.segments(partition.table, BROKER, partition.log, CUTS)
+    *rolled, active = rolling.segments(partition.at, partition.log, CUTS)
     end = rolled[-1].end_offset
     stays = data.draw(st.sets(st.integers(0, end - 1)), label="stays")
     runs = [(offset, offset) for offset in sorted(stays)]
     wide = replace(CUTS, segment_bytes=700)
     cleaned = LogCleaned(TOPIC_ID, 0, end, [], unchanged=runs)
-    cleaner.apply_cleaned(partition.table, BROKER, cleaned, wide)
+    cleaner.apply_cleaned(partition.at, cleaned, wide)
     groups: list[list[LogSegment]] = []
     for segment in rolled:
         if not groups or sum(each.size_in_bytes for each in [*groups[-1], segment]) > 700:
@@ -193,7 +193,7 @@ def test_cleaning_merges_segments_up_to_segment_bytes(
         for group in groups
         for of_group in [range(group[0].base_offset, group[-1].end_offset)]
     ]
-    found = list(rolling.segments(partition.table, BROKER, partition.log, CUTS))
+    found = list(rolling.segments(partition.at, partition.log, CUTS))
     bounds_found = [(segment.base_offset, segment.size_in_bytes) for segment in found]
     assert bounds_found[:-1] == [each for each in expected if each[1]]
     assert found[-1] == active
@@ -226,6 +226,6 @@ def test_read_ends_with_its_segment() -> None:
 def test_read_continues_after_a_segment_without_further_batches() -> None:
     partition = of_sizes([200, 200, 100, 250])
     cleaned = LogCleaned(TOPIC_ID, 0, 3, [], unchanged=[(0, 0)])
-    cleaner.apply_cleaned(partition.table, BROKER, cleaned, CUTS)
+    cleaner.apply_cleaned(partition.at, cleaned, CUTS)
     batches = partition.read(1, 2**20).batches
     assert [batch.base_offset for batch in batches] == [3]

@@ -99,5 +99,5 @@ def test_topic_has_exactly_the_segments_of_the_logs(steps: list[Any]) -> None:
     for step, number in steps:
         step(bench, number if step is produce else min(number, end))
         end += number if step is produce else 0
-        named = logs.sealed_offsets(bench.cell.tables.logs, 1, topic_id, 0)
+        named = logs.sealed_offsets(bench.cell.tables.of(1), topic_id, 0)
         assert {base for _, _, base in compacted(bench)} == named

@@ -170,7 +170,7 @@ class Watched:
         self.replicas.fail_dir(broker, DISKS[0])
 
     def _has_failed(self, broker: int) -> bool:
-        return bool(failed_dirs.of(self.replicas.bench.cell.tables.replication, broker))
+        return bool(failed_dirs.of(self.replicas.bench.cell.tables.of(broker)))
 
     def _wait(self, milliseconds: int) -> None:
         self.replicas.bench.tick(milliseconds)
@@ -242,7 +242,7 @@ class Watched:
         assert log.high_watermark >= before, "the leader's high watermark went back"
         self._high_watermarks[leader, epoch] = log.high_watermark
         tables = self.replicas.bench.cell.tables
-        found = {b.base_offset: b.crc for b in batches_from(tables.logs, leader, log, 0)}
+        found = {b.base_offset: b.crc for b in batches_from(tables.of(leader), log, 0)}
         indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
         for offset, crc in self._acknowledged.items():
             if offset >= max(log.log_start_offset, indexed):

@@ -51,7 +51,7 @@ def beat(replicas: Replicas, broker: int, *offline: str, version: int = 2, **fie
 
 
 def registered_dirs(replicas: Replicas, broker: int) -> list[str]:
-    found = image.registration(replicas.bench.cell.tables.metadata, CONTROLLER, broker)
+    found = image.registration(replicas.bench.cell.tables.of(CONTROLLER), broker)
     return found.log_dirs
 
 
@@ -156,7 +156,7 @@ def topic_on(replicas: Replicas, *brokers: int) -> str:
 
 
 def far(replicas: Replicas) -> Any:
-    found = image.topic_by_name(replicas.bench.cell.tables.metadata, CONTROLLER, "far")
+    found = image.topic_by_name(replicas.bench.cell.tables.of(CONTROLLER), "far")
     assert found is not None
     return found.partitions[0]
 

@@ -38,7 +38,7 @@ def brokers() -> Coordinators:
 def batches(brokers: Coordinators, kind: int) -> int:
     leader = brokers.coordinator(kind)
     log = brokers.log(kind, leader)
-    return len(list(batches_from(brokers.bench.cell.tables.logs, leader, log, 0)))
+    return len(list(batches_from(brokers.bench.cell.tables.of(leader), log, 0)))
 
 
 def test_log_keeps_the_last_record_of_each_key(brokers: Coordinators) -> None:
@@ -99,7 +99,7 @@ def test_remaining_records_keep_their_offsets(brokers: Coordinators) -> None:
     for _ in range(40):
         commit((0, 2))
     log = brokers.log(GROUPS, leader)
-    first = next(batches_from(brokers.bench.cell.tables.logs, leader, log, 0))
+    first = next(batches_from(brokers.bench.cell.tables.of(leader), log, 0))
     ((delta, record),) = internal_logs.placed(first.written, first.last_offset_delta)
     assert isinstance(record, OffsetCommitted)
     assert (first.base_offset, first.record_count, delta, record.partition) == (0, 1, 1, 1)
@@ -167,7 +167,7 @@ def loaded(brokers: Coordinators, kind: int) -> Iterator[dict[str, bytes]]:
     topic_id, number, _ = brokers.partition(kind)
     for broker in BROKERS:
         tables = brokers.bench.cell.tables.copy()
-        apply(tables, broker, PartitionLoaded(topic_id, number))
+        apply(tables.of(broker), PartitionLoaded(topic_id, number))
         yield items(tables, broker)
 
 

@@ -11,7 +11,7 @@ from brokertwin.state.core.records import (
     LogStartMoved,
     LogTruncated,
 )
-from brokertwin.state.core.tables import Table
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import EpochEnd, Log
 from brokertwin.state.logs.log_tail import LogTail
@@ -23,14 +23,14 @@ BROKER, TOPIC_ID = 2, "DE7zrq9QQU-L7aF6gqB0mA"
 
 def log_of(*epochs: int, first: int = 0, high_watermark: int = 0) -> Log:
     """A log with one record for each epoch; the first has the offset `first`."""
-    table = Table()
-    logs.create(table, BROKER, TOPIC_ID, "test", 0)
+    at = CellTables().of(BROKER)
+    logs.create(at, TOPIC_ID, "test", 0)
     key = logs.log_key(BROKER, TOPIC_ID, 0)
-    log = table.change(key, Log)
+    log = at.tables.logs.change(key, Log)
     log.log_start_offset = log.log_end_offset = first
     for offset, epoch in enumerate(epochs, first):
         batch = Batch(base_offset=offset, last_offset_delta=0, partition_leader_epoch=epoch)
-        LogTail((table, Table()), BROKER, log, None, is_only_replica=False).take(batch)
+        LogTail(at, log, None, is_only_replica=False).take(batch)
     log.high_watermark = max(high_watermark, first)
     return log
 

@@ -35,7 +35,7 @@ def batches(brokers: Coordinators, kind: int) -> list[StoredBatch]:
     leader = brokers.coordinator(kind)
     log = brokers.log(kind, leader)
     assert log.high_watermark == log.log_end_offset
-    return list(batches_from(brokers.bench.cell.tables.logs, leader, log, 0))
+    return list(batches_from(brokers.bench.cell.tables.of(leader), log, 0))
 
 
 def test_commit_is_a_row_that_is_committed_at_once(brokers: Coordinators) -> None:

@@ -118,7 +118,7 @@ class Kinds(Coordinators):
         log = self.log(GROUPS, leader)
         return {
             type(record.key if isinstance(record, GroupRecord) else record)
-            for batch in batches_from(self.bench.cell.tables.logs, leader, log, 0)
+            for batch in batches_from(self.bench.cell.tables.of(leader), log, 0)
             for record in internal_logs.in_batch(batch.written)
         }
 

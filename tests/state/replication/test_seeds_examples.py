@@ -67,7 +67,7 @@ class Steps:
 
     def _write(self, broker: int, decision: Decision) -> list[object]:
         for record in decision.records:
-            apply(self._brokers[broker].tables, broker, record)
+            apply(self._brokers[broker].tables.of(broker), record)
         return list(decision.copies)
 
 

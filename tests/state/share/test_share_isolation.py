@@ -103,7 +103,7 @@ def test_aborted_records_of_sealed_segments_are_archived(level: str, records: se
     bench.end("t2", late, is_commit=False)
     log = bench.cell.tables.logs.get(logs.log_key(1, bench.topic_id, 0), logs.Log)
     assert log is not None
-    sealed = list(logs.sealed_segments(bench.cell.tables.logs, 1, log))
+    sealed = list(logs.sealed_segments(bench.cell.tables.of(1), log))
     assert [each.base_offset for each in sealed] == [0, 2, 4, 6, 8]
     uncommitted = [(w.first_offset, w.last_offset) for each in sealed for w in each.uncommitted]
     assert uncommitted == [(2, 2), (4, 5)]

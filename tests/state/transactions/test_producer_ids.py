@@ -22,7 +22,7 @@ from brokertwin.state.core.records import (
     ProducerIdIssued,
 )
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import CellTables, Table
+from brokertwin.state.core.tables import CellTables, MachineTables
 from brokertwin.state.transactions import producer_id_manager, producer_ids
 from brokertwin.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench
@@ -61,31 +61,31 @@ class IdBroker:
     def apply(self, decision: Decision) -> None:
         for record in decision.records:
             if isinstance(record, ProducerIdIssued):
-                producer_ids.apply_issued(self.tables.metadata, 1, record)
+                producer_ids.apply_issued(self.tables.of(1), record)
             elif isinstance(record, ProducerIdBlockReceived):
-                producer_ids.apply_received(self.tables.metadata, 1, record)
+                producer_ids.apply_received(self.tables.of(1), record)
 
 
 LOADING = -Error.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def allocated(next_producer_id: int, table: Table | None = None) -> Table:
-    table = table or Table()
+def allocated(next_producer_id: int, at: MachineTables | None = None) -> MachineTables:
+    at = at or CellTables().of(CONTROLLER)
     record = ProducerIdBlockAllocated(1, next_producer_id)
-    producer_ids.apply_allocated(table, CONTROLLER, record)
-    return table
+    producer_ids.apply_allocated(at, record)
+    return at
 
 
 def test_example_3_controller_exhausts_ids_below_2_to_the_63() -> None:
-    assert producer_ids.next_block(allocated(2**63 - 2), CONTROLLER) is None
-    last = producer_ids.next_block(allocated(INT64_MAX - 1000), CONTROLLER)
+    assert producer_ids.next_block(allocated(2**63 - 2)) is None
+    last = producer_ids.next_block(allocated(INT64_MAX - 1000))
     assert last == producer_ids.Block(INT64_MAX - 1000, 1000)
-    assert producer_ids.next_block(allocated(INT64_MAX - 999), CONTROLLER) is None
+    assert producer_ids.next_block(allocated(INT64_MAX - 999)) is None
 
 
 def test_example_3_broker_gets_unknown_server_error() -> None:
     bench = Bench()
-    allocated(2**63 - 2, bench.cell.tables.metadata)
+    allocated(2**63 - 2, bench.cell.tables.of(CONTROLLER))
     bench.cell.tables.commit()
     response = bench.request("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0})
     assert response["errorCode"] == Error.UNKNOWN_SERVER_ERROR
@@ -108,12 +108,12 @@ def test_example_4_unknown_or_stale_broker_epoch_is_rejected(send: dict[str, Any
 
 
 def test_example_4_replayed_record_only_increases_the_next_id() -> None:
-    table = allocated(42)
-    assert producer_ids.next_block(table, CONTROLLER) == producer_ids.Block(42, 1000)
+    at = allocated(42)
+    assert producer_ids.next_block(at) == producer_ids.Block(42, 1000)
     for backward in (40, 42):
         with pytest.raises(ValueError, match="next producer id is 42"):
-            allocated(backward, table)
-    assert producer_ids.next_block(allocated(50, table), CONTROLLER) == producer_ids.Block(50, 1000)
+            allocated(backward, at)
+    assert producer_ids.next_block(allocated(50, at)) == producer_ids.Block(50, 1000)
 
 
 def test_example_5_blocks_of_one_id() -> None:
@@ -142,7 +142,7 @@ def test_example_6_id_900_requests_the_next_block() -> None:
 def test_only_one_block_request_is_in_flight() -> None:
     broker = IdBroker()
     assert [broker.generate() for _ in range(3)] == [(LOADING, True)] + [(LOADING, False)] * 2
-    producer_ids.request_completed(broker.tables.in_flight, 1)
+    producer_ids.request_completed(broker.tables.of(1))
     assert broker.generate() == (LOADING, True)
 
 
@@ -228,16 +228,16 @@ def test_recorded_id_of_another_block_uses_up_an_own_id() -> None:
     st.integers(1, 20),
 )
 def test_no_id_is_issued_twice(chosen: list[int | None], size: int) -> None:
-    table, first = Table(), 0
+    at, first = CellTables().of(1), 0
     seen: set[int] = set()
     for choice in chosen:
-        drawn = producer_ids.next_id(table, 1)
+        drawn = producer_ids.next_id(at)
         if drawn is None:
-            producer_ids.apply_received(table, 1, ProducerIdBlockReceived(first, size))
+            producer_ids.apply_received(at, ProducerIdBlockReceived(first, size))
             first += size
             continue
         assert drawn not in seen
         given_out = drawn if choice is None else choice
         seen.add(given_out)
-        producer_ids.apply_issued(table, 1, ProducerIdIssued(given_out))
+        producer_ids.apply_issued(at, ProducerIdIssued(given_out))
         seen = {number for number in seen if number < first}

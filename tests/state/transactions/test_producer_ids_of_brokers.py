@@ -95,7 +95,7 @@ class _Lossy(RuleBasedStateMachine):
 
     def carry_out(self, machine: int, decision: Decision) -> None:
         for record in decision.records:
-            apply(self.tables, machine, record)
+            apply(self.tables.of(machine), record)
         self.requests += decision.messages
 
     @rule(broker=st.sampled_from(BROKERS), times=st.integers(1, 5))
@@ -150,7 +150,7 @@ class _Lossy(RuleBasedStateMachine):
     @rule(broker=st.sampled_from(BROKERS), milliseconds=st.integers(0, 100))
     def time_out(self, broker: int, milliseconds: int) -> None:
         self.now += milliseconds
-        producer_ids.request_completed(self.tables.in_flight, broker)
+        producer_ids.request_completed(self.tables.of(broker))
 
     @invariant()
     def no_id_twice(self) -> None:

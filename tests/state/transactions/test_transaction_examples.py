@@ -27,11 +27,12 @@ def finalized(version: int, **settings: Any) -> TransactionBench:
 
 def at_epoch(bench: TransactionBench, epoch: int) -> Holder:
     """Set the epoch of the existing t1."""
-    table = bench.cell.tables.transactions
-    known = transactional_ids.metadata(table, 1, "t1")
+    known = transactional_ids.metadata(bench.cell.tables.of(1), "t1")
     assert known is not None
     changed = msgspec.structs.replace(known, producer_epoch=epoch)
-    transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", changed))
+    transactional_ids.apply_written(
+        bench.cell.tables.of(1), TransactionMetadataWritten("t1", changed)
+    )
     bench.cell.tables.commit()
     return Holder(known.producer_id, epoch)
 
@@ -322,8 +323,9 @@ def test_exhausted_epoch_waits_for_a_producer_id_block() -> None:
     ongoing = TransactionMetadata(
         7, 32766, state="Ongoing", transaction_start_timestamp=START, partitions={"a": [0]}
     )
-    table = bench.cell.tables.transactions
-    transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", ongoing))
+    transactional_ids.apply_written(
+        bench.cell.tables.of(1), TransactionMetadataWritten("t1", ongoing)
+    )
     pending.set_timer(bench.cell.tables.pending, "transactions/1/t1", START + 60_000)
     bench.cell.tables.commit()
     assert bench.end("t1", (7, 32766), version=5)["errorCode"] == 14
@@ -443,4 +445,4 @@ def test_replaying_the_records_gives_the_same_metadata() -> None:
     bench.add("t1", holder, a=[0])
     bench.end("t1", holder)
     last = msgspec.convert(written(bench)[-1], TransactionMetadata)
-    assert last == transactional_ids.metadata(bench.cell.tables.transactions, 1, "t1")
+    assert last == transactional_ids.metadata(bench.cell.tables.of(1), "t1")

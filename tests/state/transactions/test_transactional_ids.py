@@ -49,7 +49,7 @@ def coordinated(**settings: Any) -> Bench:
 
 
 def stored(bench: Bench, name: str = "t1", broker: int = 1) -> TransactionMetadata:
-    known = transactional_ids.metadata(bench.cell.tables.transactions, broker, name)
+    known = transactional_ids.metadata(bench.cell.tables.of(broker), name)
     assert known is not None
     return known
 
@@ -59,8 +59,9 @@ def exhausted(bench: Bench, held: bool = False) -> int:
     producer_id, _ = init(bench)
     last = 32765 if held else -1
     known = msgspec.structs.replace(stored(bench), producer_epoch=32766, last_producer_epoch=last)
-    table = bench.cell.tables.transactions
-    transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", known))
+    transactional_ids.apply_written(
+        bench.cell.tables.of(1), TransactionMetadataWritten("t1", known)
+    )
     bench.cell.tables.commit()
     return producer_id
 
@@ -190,7 +191,7 @@ def test_unused_id_expires_after_seven_days() -> None:
     bench.tick(7 * DAY - 3_600_000 - 1)
     assert stored(bench).producer_epoch == 0
     bench.tick(3_600_000)
-    assert transactional_ids.metadata(bench.cell.tables.transactions, 1, "t1") is None
+    assert transactional_ids.metadata(bench.cell.tables.of(1), "t1") is None
     assert bench.records()[-1]["record"] == {
         "type": "TransactionalIdExpired",
         "transactionalId": "t1",

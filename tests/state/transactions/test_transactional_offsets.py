@@ -144,9 +144,9 @@ def test_group_exists_from_its_first_pending_offset_on() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
-    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.find_stored(bench.cell.tables.of(1), "g") is not None
     bench.end("t1", holder, is_commit=False)
-    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.find_stored(bench.cell.tables.of(1), "g") is not None
 
 
 def test_deleting_a_topic_drops_its_pending_offsets() -> None:
@@ -154,7 +154,7 @@ def test_deleting_a_topic_drops_its_pending_offsets() -> None:
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
-    assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
+    assert transactional_offsets.unstable(bench.cell.tables.of(1), "g") == set()
     bench.end("t1", holder)
     assert bench.committed_offset(require_stable=True) == (STABLE, -1)
     assert bench.dead_letters() == []
@@ -174,9 +174,9 @@ def test_deleting_a_group_drops_its_pending_offsets() -> None:
         ("OffsetDeleted", 1),
         ("GroupRecord", None),
     ]
-    assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
+    assert transactional_offsets.unstable(bench.cell.tables.of(1), "g") == set()
     bench.end("t1", holder)
-    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is None
+    assert groups.find_stored(bench.cell.tables.of(1), "g") is None
     assert bench.dead_letters() == []
 
 
@@ -237,7 +237,7 @@ def test_transaction_that_began_with_rows_ends_with_a_marker() -> None:
     assert bench.commit_offset("t1", holder, 5) == 0
     bench.settings.broker_settings.brokertwin_internal_logs = False
     bench.end("t1", holder)
-    topic = image.topic_by_name(bench.cell.tables.metadata, 1, GROUP_TOPIC)
+    topic = image.topic_by_name(bench.cell.tables.of(1), GROUP_TOPIC)
     assert topic is not None
     key = log_key(1, topic.topic_id, partition_for("g", 50))
     log = bench.cell.tables.logs.get(key, Log)
@@ -280,7 +280,7 @@ def test_group_that_moves_during_verification_gets_not_coordinator() -> None:
     bench.handle({**isolated, "id": "back", "kind": "rejoin-broker", "time": bench.now})
     (topic,) = bench.responses[requested]["response"]["topics"]
     assert [each["errorCode"] for each in topic["partitions"]] == [16]
-    assert groups.live_ids(bench.cell.tables, 1) == []
+    assert groups.live_ids(bench.cell.tables.of(1)) == []
 
 
 def test_transactional_commits_are_written_to_the_compacted_offsets() -> None:

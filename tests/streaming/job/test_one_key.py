@@ -1,6 +1,6 @@
 """Many events of one cell in one micro-batch: one response each.
 
-`ROWS` is 100,000 in total; the figures in docs/reliability.md are printed (`-s`).
+`ROWS` is 100,000 in total; figures are printed (`-s`).
 """
 
 import os

@@ -64,6 +64,10 @@ def late_commit() -> Model:
     )
 
 
+LEAVES = -1
+"""The member epoch of a member that leaves."""
+
+
 class MemberState(NamedTuple):
     """State of a KIP-848 member: its epoch, its partitions, and how many heartbeats it has sent."""
 
@@ -78,19 +82,24 @@ class ConsumerMember(Client):
     Args:
         beats: heartbeats with a response before it ends without notice.
         joins_late: whether its first heartbeat may be lost or late.
+        leaves: whether it leaves at the end.
     """
 
     api, version = "CONSUMER_GROUP_HEARTBEAT", 1
 
-    def __init__(self, name: str, beats: int, *, joins_late: bool = False) -> None:
+    def __init__(
+        self, name: str, beats: int, *, joins_late: bool = False, leaves: bool = False
+    ) -> None:
         self.name = name
         self.start = MemberState()
         self._beats = beats
-        self._joins_late = joins_late
+        self._joins_late, self._leaves = joins_late, leaves
 
     def sends(self, state: MemberState) -> Iterable[Send]:
         """Return the next heartbeat."""
-        if state.beats == self._beats:
+        if self._leaves and state.beats == self._beats and state.epoch > 0:
+            state = MemberState(LEAVES)
+        elif state.beats >= self._beats:
             return []
         body, label = self._body(state), f"heartbeat, epoch {state.epoch}"
         may_be_late = state.epoch > 0 or self._joins_late
@@ -115,6 +124,8 @@ class ConsumerMember(Client):
         if response is None:
             return state
         beats = state.beats + 1
+        if send.body["memberEpoch"] == LEAVES:
+            return MemberState(beats=beats)
         if response.error_code != Error.NONE:
             return MemberState(beats=beats)
         given = assigned(send, response)
@@ -146,17 +157,34 @@ class StreamsMember(ConsumerMember):
 
 
 def members(kind: type[ConsumerMember], name: str, about: str, joins_late: bool = False) -> Model:
-    """Two members of a group that share two partitions or tasks."""
+    """Two members of a group that share two partitions or tasks.
+
+    If one joins late, Kafka's interval between assignments may pass.
+    """
     names = ("member-1", "member-2")
+    settings = {"group.consumer.assignment.interval.ms": "1000"} if joins_late else {}
     return Model(
         name=name,
         about=about,
         clients=tuple(kind(each, beats=4, joins_late=joins_late) for each in names),
-        cluster=Cluster(topics={"input": 2}, groups=("work",)),
-        faults=Faults(late=1, lost=int(not joins_late)),
+        cluster=Cluster(topics={"input": 2}, groups=("work",), settings=settings),
+        faults=Faults(late=1, lost=int(not joins_late), waits=int(joins_late), wait_ms=1_500),
         invariants=(OneOwnerAtATime(), CellHolds()),
         symmetric=(names,),
         expected="OneOwnerAtATime" if joins_late else "",
+    )
+
+
+def leaving() -> Model:
+    """Two members, one of which leaves; sessions expire."""
+    clients = ConsumerMember("member-1", 2, leaves=True), ConsumerMember("member-2", 3)
+    return Model(
+        name="leaving-member",
+        about="KIP-848: a member leaves, and sessions expire; has a partition two owners?",
+        clients=clients,
+        cluster=Cluster(topics={"input": 2}, groups=("work",)),
+        faults=Faults(waits=2, wait_ms=31_000),
+        invariants=OWNERS,
     )
 
 
@@ -168,5 +196,6 @@ def models() -> Iterator[Model]:
     yield static(COMMITS, "static-commits", "")
     yield late_commit()
     yield members(ConsumerMember, "consumer-group", f"KIP-848: {late}")
+    yield leaving()
     yield members(StreamsMember, "streams-group", f"KIP-1071: {late}")
     yield members(ConsumerMember, "late-join", "KIP-848: a first heartbeat arrives late", True)

@@ -22,17 +22,24 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 
 class RecordDeleter(Client):
-    """An administrator that deletes all records of a partition once, at any time."""
+    """An administrator that deletes records of partition 0 once, at any time.
+
+    Args:
+        offset: of the first record that stays; -1 deletes all.
+    """
 
     name = "admin"
     start = 0
+
+    def __init__(self, topic: str, offset: int = -1) -> None:
+        self._topic, self._offset = topic, offset
 
     def sends(self, state: int) -> Iterable[Send]:
         """Return the request, until it was sent."""
         if state:
             return []
-        partitions = [{"partitionIndex": 0, "offset": -1}]
-        body = {"topics": [{"name": "orders", "partitions": partitions}], "timeoutMs": 1_000}
+        partitions = [{"partitionIndex": 0, "offset": self._offset}]
+        body = {"topics": [{"name": self._topic, "partitions": partitions}], "timeoutMs": 1_000}
         label = "DeleteRecords"
         return [Send(api="DELETE_RECORDS", version=2, body=body, label=label, may_be_late=False)]
 
@@ -59,7 +66,7 @@ def forgotten(is_old: bool) -> Model:
         name="forgotten-producer" if is_old else "remembered-producer",
         about="KIP-360: records are deleted; the broker "
         + ("forgets their producer, which resets its sequence" if is_old else "knows the producer"),
-        clients=(IdempotentProducer("p", 2, resets=True), RecordDeleter()),
+        clients=(IdempotentProducer("p", 2, resets=True), RecordDeleter("orders")),
         cluster=Cluster(topics={"orders": 1}, settings=settings),
         faults=Faults(late=1, lost=1),
         invariants=INVARIANTS,

@@ -109,6 +109,9 @@ class Reader(Client):
             for broker in self._brokers
         ]
 
+    def is_done(self, _state: ReaderState) -> bool:
+        return True
+
     def receives(self, state: ReaderState, _send: Send, response: Any) -> ReaderState:
         """Move on, or back to where the logs diverge."""
         if response is None:
@@ -151,6 +154,25 @@ def diverging(is_old: bool) -> Model:
     )
 
 
+def lost_cache(is_old: bool) -> Model:
+    """The last replica in sync crashes and loses its records."""
+    settings = {"brokertwin.eligible.leader.replicas.version": "0"} if is_old else {}
+    return Model(
+        name="last-replica" if is_old else "eligible-replicas",
+        about="KIP-966: the last replica in sync crashes and loses its records; "
+        + ("it leads again" if is_old else "an eligible replica leads"),
+        clients=(PlainProducer("p", 1, 2),),
+        cluster=Cluster(
+            brokers=2,
+            topics={"orders": 1},
+            settings={"min.insync.replicas": "2", **settings},
+        ),
+        faults=Faults(stops=1, kills=1, waits=1, loses_cache=True),
+        invariants=(AcknowledgedRecordsStay(), LogsAgree(), NothingTwice()),
+        expected="AcknowledgedRecordsStay" if is_old else "",
+    )
+
+
 def idempotent() -> Model:
     """An idempotent producer whose leader changes while batches are late."""
     return Model(
@@ -170,4 +192,6 @@ def models() -> Iterator[Model]:
     yield diverging(False)
     yield reader(False)
     yield reader(True)
+    yield lost_cache(True)
+    yield lost_cache(False)
     yield idempotent()

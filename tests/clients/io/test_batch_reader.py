@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
+from brokertwin.clients.io import batch_reader
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
-from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import BatchPartition
+from brokertwin.protocol.batch_headers import BatchPartition
 from tests.support.patience import PATIENCE_S
 
 BATCHES = 12

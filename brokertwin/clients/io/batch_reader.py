@@ -15,11 +15,10 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S
-from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.protocol.record_batches import MAGIC, batch_headers
 from brokertwin.protocol.schemas import API_NAMES
-from brokertwin.recordings.formats.batches import BatchPartition, Headers
 
 CLIENT_ID = "brokertwin"
 FETCH_BYTES = 4 * 1024 * 1024

@@ -1,0 +1,93 @@
+"""States of groups at a moment. Members that expire, or become silent, do so without a request."""
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.groups import ObservedGroup
+from brokertwin.recordings.history.memberships import AWAY, ObservedMember
+from brokertwin.recordings.history.words import clock
+
+SILENT_BEATS = 3
+"""After so many heartbeat intervals a member of KIP-848 is shown as silent. When it expires is a
+setting of the broker (`group.consumer.session.timeout.ms`), which no response to it shows."""
+
+MEMBER_REQUESTS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "OFFSET_COMMIT")
+"""Requests that a coordinator accepts from members only."""
+
+
+class GroupsOverTime:
+    """Samples groups after their requests, and when a member expires or becomes silent."""
+
+    def __init__(self, exchanges: Sequence[RecordedExchange], known: KnownFacts) -> None:
+        self._known = known
+        self._groups: dict[EntityKey, ObservedGroup] = {}
+        self._beat_ms: dict[EntityKey, int] = {}
+        self._due: list[tuple[int, EntityKey]] = []
+        self._armed: dict[EntityKey, int] = {}
+        self._alive: dict[str, int] = {}
+        for each in exchanges:
+            is_members = each.line.api in MEMBER_REQUESTS and each.has_response
+            if is_members and not bodies.errors(each.response):
+                self._alive[each.request.get("memberId") or ""] = each.line.end
+
+    def after(
+        self, key: EntityKey, group: ObservedGroup, exchange: RecordedExchange
+    ) -> dict[str, Any]:
+        """The state of a group after an exchange."""
+        self._groups[key] = group
+        if beat_ms := exchange.response.get("heartbeatIntervalMs"):
+            self._beat_ms[key] = beat_ms
+        return self._state(key, exchange.line.end)
+
+    def until(self, time: float) -> Iterator[tuple[int, EntityKey, dict[str, Any]]]:
+        """The states that begin before a time without a request. Times are in ms since 1970."""
+        while self._due and self._due[0][0] <= time:
+            at, key = heappop(self._due)
+            if self._armed.get(key) == at:
+                del self._armed[key]
+                yield at, key, self._state(key, at)
+
+    def _state(self, key: EntityKey, time: int) -> dict[str, Any]:
+        membership, offsets = self._groups[key].membership, self._groups[key].offsets
+        members = membership.alive_at(time, self._known)
+        later = {m: e for m, e in membership.members.items() if self._alive.get(m, 0) > time}
+        members |= later  # a request is accepted later: the session has not ended
+        silence = self._silence_ms(key)
+        self._arm(key, time, members, silence)
+        silent = {m for m, e in members.items() if silence and e.last.end + silence < time}
+        has_gone = bool(membership.members) and not members and membership.is_whole
+        number = membership.number + (1 if has_gone else 0)
+        state: dict[str, Any] = {}
+        if members or has_gone or membership.is_empty or membership.deleted:
+            state["members"] = len(members)
+            state |= {"silent": len(silent)} if silent else {}
+        if membership.deleted:
+            state["deleted by"] = membership.deleted.name
+        if number >= 0:
+            state["epoch" if membership.is_modern else "generation"] = number
+        if membership.leader in members:
+            state["leader"] = membership.leader
+        for name, each in members.items():
+            state[f"member {name}"] = each.last.name + (", away" if each.epoch == AWAY else "")
+            if name in silent:
+                state[f"member {name}"] += f", silent since {clock(each.last.end)}"
+        state |= {f"offset {each.place}": each.offset for each in offsets.offsets.values()}
+        return state | {f"pending {each.place}": each.offset for each in offsets.pending}
+
+    def _silence_ms(self, key: EntityKey) -> int:
+        is_modern = self._groups[key].membership.is_modern
+        return SILENT_BEATS * self._beat_ms.get(key, 0) if is_modern else 0
+
+    def _arm(
+        self, key: EntityKey, time: int, members: dict[str, ObservedMember], silence: int
+    ) -> None:
+        """Note when the state may change next without a request."""
+        ends = (each.last.end + (silence or each.session_timeout_ms) for each in members.values())
+        due = min((end + 1 for end in ends if end >= time), default=None)
+        if due is not None and due < self._armed.get(key, due + 1):
+            self._armed[key] = due
+            heappush(self._due, (due, key))

@@ -1,0 +1,127 @@
+"""Refusals that clients report in words, in logs without requests: Java, kafka-python, aiokafka.
+
+Errors that a client makes up itself, such as NETWORK_EXCEPTION, are left out.
+
+Source: the classes of org.apache.kafka.clients in Kafka 2 to 4, `coordinator/base.py` and
+`coordinator/consumer.py` of kafka-python, `consumer/group_coordinator.py` of aiokafka.
+"""
+
+import re
+from typing import NamedTuple
+
+from brokertwin.patterns import later
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.formats.client_errors import code_of
+
+MARKS = (
+    rb"\bclientId=[^\n\]]{0,300}\] (?:Attempt to (?:heartbeat|fetch offsets) "
+    rb"|Offset ?[Cc]ommit failed|(?:Join|Sync|Leave)Group |Group coordinator lookup failed"
+    rb"|(?:Consumer|Share)?GroupHeartbeat"
+    rb"|Node -?\d+ was unable|Fetch (?:position|offset) |Received unknown topic|Got error produce"
+    rb"|Error while fetching metadata|The metadata response from the cluster reported)"
+    rb"|\bHeartbeat failed(?: for group|: local member_id)|\bHeartbeat: local member_id"
+    rb"|\bOffsetCommit failed for group |\bAttempt to join group "
+)
+"""Patterns in lines with a refusal, after the time."""
+
+
+class Refusal(NamedTuple):
+    """A refusal in a line.
+
+    Attributes:
+        client: "" if the line does not name it.
+        api: name of the API.
+        said: name or text of the error.
+    """
+
+    client: str
+    api: str
+    said: str
+
+
+_CLIENT = later(r"\bclientId=([^,\]]*)[^\]]*\] ")
+_BEATS = r"(?P<heartbeat>Consumer|Share|)GroupHeartbeat(?:Request)? failed "
+_FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (later(form), api, said)
+    for form, api, said in (
+        # Java; Kafka 2.0 and later
+        (r"Attempt to heartbeat failed since group is reb", "HEARTBEAT", "REBALANCE_IN_PROGRESS"),
+        (
+            r"Attempt to heartbeat failed \S*.*member id .*not valid",
+            "HEARTBEAT",
+            "UNKNOWN_MEMBER_ID",
+        ),
+        (r"Attempt to heartbeat failed since generation", "HEARTBEAT", "ILLEGAL_GENERATION"),
+        (r"Attempt to heartbeat with .* failed due to (?P<said>[A-Z_]+)", "HEARTBEAT", ""),
+        (r"JoinGroup failed: The group instance id ", "JOIN_GROUP", "FENCED_INSTANCE_ID"),
+        (r"JoinGroup failed: Coordinator .* is load", "JOIN_GROUP", "COORDINATOR_LOAD_IN_PROGRESS"),
+        (r"JoinGroup failed(?: due to [\w-]+ error)?: (?P<said>.*)", "JOIN_GROUP", ""),
+        (r"SyncGroup failed: The group began another", "SYNC_GROUP", "REBALANCE_IN_PROGRESS"),
+        (r"SyncGroup failed: The group instance id ", "SYNC_GROUP", "FENCED_INSTANCE_ID"),
+        (r"SyncGroup failed: (?P<said>.*)", "SYNC_GROUP", ""),
+        (r"LeaveGroup request with .* failed with error: (?P<said>.*)", "LEAVE_GROUP", ""),
+        (r"Group coordinator lookup failed: (?P<said>.*)", "FIND_COORDINATOR", ""),
+        (
+            r"Offset commit failed on partition \S+ at offset -?\d+: (?P<said>.*)",
+            "OFFSET_COMMIT",
+            "",
+        ),
+        (r"OffsetCommit failed with unknown member", "OFFSET_COMMIT", "UNKNOWN_MEMBER_ID"),
+        (r"OffsetCommit failed for member .* stale", "OFFSET_COMMIT", "STALE_MEMBER_EPOCH"),
+        (r"OffsetCommit failed with .*?\}: (?P<said>.*)", "OFFSET_COMMIT", ""),
+        (_BEATS + r"for member \S+ because epoch", "", "FENCED_MEMBER_EPOCH"),
+        (_BEATS + r"because member \S+ is unknown", "", "UNKNOWN_MEMBER_ID"),
+        (_BEATS + r"due to unreleased instance id", "", "UNRELEASED_INSTANCE_ID"),
+        (_BEATS + r"due to fenced instance id", "", "FENCED_INSTANCE_ID"),
+        (_BEATS + r"because the group coordinator .* is incorrect", "", "NOT_COORDINATOR"),
+        (_BEATS + r"because the group coordinator .* avail", "", "COORDINATOR_NOT_AVAILABLE"),
+        (_BEATS + r"because the group coordinator .* load", "", "COORDINATOR_LOAD_IN_PROGRESS"),
+        (_BEATS + r"due to (?:unexpected error )?(?P<said>[A-Z]+_[A-Z_]+)", "", ""),
+        (
+            r"Node -?\d+ was unable to process the fetch request with .*: (?P<said>[A-Z_]+)",
+            "FETCH",
+            "",
+        ),
+        (r"Fetch (?:position|offset) .* is out of range for p", "FETCH", "OFFSET_OUT_OF_RANGE"),
+        (r"Received unknown topic or partition error in f", "FETCH", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (r"Received unknown topic ID error in fetch", "FETCH", "UNKNOWN_TOPIC_ID"),
+        (r"Received unknown topic .* in Li", "LIST_OFFSETS", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (r"Attempt to fetch offsets .* failed due to (?P<said>[A-Z_]+)", "LIST_OFFSETS", ""),
+        (r"Got error produce response .*Error: (?P<said>[A-Z_]+)", "PRODUCE", ""),
+        (r"Error while fetching metadata .* : \{.*?=(?P<said>[A-Z_]+)", "METADATA", ""),
+        (r"The metadata response from .* : \{.*?=(?P<said>[A-Z_]+)", "METADATA", ""),
+        # kafka-python and aiokafka
+        (r"\bHeartbeat failed for group \S+ because it is", "HEARTBEAT", "REBALANCE_IN_PROGRESS"),
+        (r"\bHeartbeat(?: failed)?: local member_id", "HEARTBEAT", "UNKNOWN_MEMBER_ID"),
+        (
+            r"\bOffsetCommit failed for group .*?(?P<said>\[Error \d+\]|Error - \d+)",
+            "OFFSET_COMMIT",
+            "",
+        ),
+        (r"\bAttempt to join group .*?(?P<said>\[Error \d+\]|Error - \d+)", "JOIN_GROUP", ""),
+    )
+)
+_NUMBER = later(r"Error (?:- )?(\d+)")
+_HEARTBEATS = {"": "CONSUMER", "Consumer": "CONSUMER", "Share": "SHARE"}
+
+
+def refusal_in(text: str) -> Refusal | None:
+    """The refusal that a line reports, if any."""
+    client = _CLIENT.search(text)
+    for form, api, said in _FORMS:
+        found = form.match(text, client.end()) if client is not None else form.search(text)
+        if found is None:
+            continue
+        part = found.groupdict()
+        if not api:
+            api = f"{_HEARTBEATS[part['heartbeat']]}_GROUP_HEARTBEAT"
+        return Refusal(client[1] if client is not None else "", api, said or _name(part["said"]))
+    return None
+
+
+def _name(said: str) -> str:
+    """The name or the text of an error of a broker; "" for one of the client itself."""
+    number = _NUMBER.search(said)
+    if number is not None:
+        return next((each.name for each in Error if int(number[1]) == each), "")
+    return "" if code_of(said) is Error.NETWORK_EXCEPTION else said

@@ -1,0 +1,106 @@
+"""Refusals in words, as Java clients at INFO and Python clients log them."""
+
+from pathlib import Path
+
+import pytest
+
+from brokertwin.cli.recordings.explain import Where, _clients
+from brokertwin.errors import UserError
+
+G = "Generation{generationId=13, memberId='m-1', protocol='range'}"
+C = "[Consumer clientId=reader-a, groupId=parcels]"
+LINES = """\
+HEARTBEAT 27 | C Attempt to heartbeat failed since group is rebalancing
+HEARTBEAT 25 | C Attempt to heartbeat failed for since member id consumer-1-x is not valid.
+HEARTBEAT 22 | C Attempt to heartbeat failed since generation 5 is not current
+HEARTBEAT 25 | C Attempt to heartbeat with {G} and group instance id Optional.empty failed due \
+to UNKNOWN_MEMBER_ID, resetting generation
+JOIN_GROUP 79 | C JoinGroup failed due to non-fatal error: MEMBER_ID_REQUIRED. Will set the \
+member id as m-1 and then rejoin. Sent generation was Generation{generationId=-1, memberId='', \
+protocol='null'}
+JOIN_GROUP 25 | C JoinGroup failed: The coordinator is not aware of this member. Need to re-join \
+the group. Sent generation was {G}
+JOIN_GROUP 16 | C JoinGroup failed: This is not the correct coordinator. Marking coordinator \
+unknown. Sent generation was {G}
+JOIN_GROUP 82 | C JoinGroup failed: The group instance id Optional[i-1] has been fenced by \
+another instance. Sent generation was {G}
+JOIN_GROUP 81 | C JoinGroup failed due to fatal error: The consumer group has reached its max \
+size.
+SYNC_GROUP 27 | C SyncGroup failed: The group began another rebalance. Need to re-join the \
+group. Sent generation was {G}
+SYNC_GROUP 25 | C SyncGroup failed: The coordinator is not aware of this member. Need to re-join \
+the group. Sent generation was {G}
+LEAVE_GROUP 25 | C LeaveGroup request with {G} failed with error: The coordinator is not aware \
+of this member.
+FIND_COORDINATOR 15 | C Group coordinator lookup failed: The coordinator is not available.
+OFFSET_COMMIT 25 | C Offset commit failed on partition orders-0 at offset 5: The coordinator is \
+not aware of this member.
+OFFSET_COMMIT 22 | C OffsetCommit failed with {G}: Specified group generation id is not valid.
+OFFSET_COMMIT 3 | C Offset commit failed on partition orders-0 at offset 5: This server does not \
+host this topic-partition.
+OFFSET_COMMIT 7 | C Offset commit failed on partition orders-0 at offset 5: The request timed out.
+CONSUMER_GROUP_HEARTBEAT 110 | C ConsumerGroupHeartbeatRequest failed for member m because epoch \
+5 is fenced.
+CONSUMER_GROUP_HEARTBEAT 25 | C GroupHeartbeatRequest failed because member m is unknown.
+CONSUMER_GROUP_HEARTBEAT 111 | C ConsumerGroupHeartbeatRequest failed due to unreleased instance \
+id i-1: Static member m with instance id i-1 cannot join
+CONSUMER_GROUP_HEARTBEAT 16 | C ConsumerGroupHeartbeatRequest failed because the group \
+coordinator Optional[b:1 (id: 2147483646 rack: null)] is incorrect. Will attempt to find the \
+coordinator again and retry in 0ms
+CONSUMER_GROUP_HEARTBEAT 112 | C ConsumerGroupHeartbeatRequest failed due to \
+UNSUPPORTED_ASSIGNOR: x
+SHARE_GROUP_HEARTBEAT 25 | C ShareGroupHeartbeatRequest failed because member m is unknown.
+FETCH 71 | C Node 1 was unable to process the fetch request with (sessionId=1201, epoch=33): \
+INVALID_FETCH_SESSION_EPOCH.
+FETCH 70 | C Node 1 was unable to process the fetch request with (sessionId=1201, epoch=33): \
+FETCH_SESSION_ID_NOT_FOUND.
+FETCH 1 | C Fetch position FetchPosition(43) \
+is out of range for partition orders-0, resetting offset
+FETCH 1 | C Fetch offset 43 is out of range for partition orders-0, resetting offset
+FETCH 3 | C Received unknown topic or partition error in fetch for partition orders-0
+LIST_OFFSETS 3 | C Received unknown topic or partition error in ListOffset request for partition \
+orders-0
+PRODUCE 6 | C Got error produce response with correlation id 4928 on topic-partition \
+__mongodb_heartbeats-0, retrying (2147483646 attempts left). Error: NOT_LEADER_OR_FOLLOWER
+PRODUCE 45 | C Got error produce response with correlation id 4928 on topic-partition o-0, \
+retrying (2147483646 attempts left). Error: OUT_OF_ORDER_SEQUENCE_NUMBER
+none | C Got error produce response with correlation id 4928 on topic-partition o-0, retrying \
+(2147483646 attempts left). Error: NETWORK_EXCEPTION. Error Message: Disconnected from node 0
+METADATA 5 | C Error while fetching metadata with correlation id 1 : {orders=LEADER_NOT_AVAILABLE}
+METADATA 3 | C The metadata response from the cluster reported a recoverable issue with \
+correlation id 3 : {orders=UNKNOWN_TOPIC_OR_PARTITION}
+none | C (Re-)joining group
+none | C Successfully joined group with generation {G}
+none | C Group coordinator b:1 (id: 2147483646 rack: null) is unavailable or invalid due to \
+cause: session timed out without receiving a heartbeat response. isDisconnected: false. \
+Rediscovery will be attempted.
+none | C Member m sending LeaveGroup request to coordinator b:1 (id: 2147483646 rack: null) due \
+to consumer poll timeout has expired.
+HEARTBEAT 27 | Heartbeat failed for group NSFW because it is rebalancing
+HEARTBEAT 25 | Heartbeat: local member_id was not recognized; this consumer needs to re-join
+HEARTBEAT 25 | aiokafka.consumer.group_coordinator: WARNING: Heartbeat failed: local member_id \
+was not recognized; resetting and re-joining group
+OFFSET_COMMIT 25 | kafka.coordinator.consumer - ERROR - OffsetCommit failed for group logreaders \
+due to group error (UnknownMemberIdError - 25 - Returned from group requests), will rejoin
+OFFSET_COMMIT 27 | kafka.coordinator.consumer - ERROR - OffsetCommit failed for group logreaders \
+due to group error ([Error 27] RebalanceInProgressError), will rejoin
+none | Heartbeat session expired, marking coordinator dead
+"""
+"""The refusal, and the message; C is the client's name in it, {G} a generation."""
+
+
+@pytest.mark.parametrize("line", LINES.splitlines())
+def test_a_refusal_in_words(tmp_path: Path, line: str) -> None:
+    refused, said = line.split(" | ", 1)
+    client = "reader-a" if said.startswith("C ") else "unnamed"
+    said = said.replace("{G}", G)
+    said = said.replace("C ", f"{C} ", 1) if client == "reader-a" else said
+    file = tmp_path / "client.log"
+    file.write_text(f"2026-11-20 09:12:05.412  INFO 7 --- [c-1] o.a.k.X : {said}\n")
+    if refused == "none":
+        with pytest.raises(UserError, match="No exchange was read"):
+            _clients(Where(files=[file]), client)
+        return
+    (entry,) = _clients(Where(files=[file]), client).story()
+    assert [f"{entry.api} {each.code}" for each in entry.refused] == [refused]
+    assert entry.time == 1795165925412
