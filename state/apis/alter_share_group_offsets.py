@@ -90,8 +90,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if invalid is not None:
         text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
         refused = AlterShareGroupOffsetsResponse(
-            error_code=Error.UNKNOWN_SERVER_ERROR,
-            error_message=f"{text} {invalid[0]} {invalid[1]}",
+            error_code=Error.UNKNOWN_SERVER_ERROR, error_message=f"{text} {invalid[0]} {invalid[1]}"
         )
         records = share_offsets.start_initializing(broker, group, places)
         return Decision(response=refused, records=records)

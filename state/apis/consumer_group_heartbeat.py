@@ -43,22 +43,14 @@ from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import (
-    consumer_coordinator,
-    modern_coordinator,
-    target_assignment,
-)
+from brokertwin.state.groups import consumer_coordinator, modern_coordinator, target_assignment
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (
     ConsumerGroupCoordinator,
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
 )
-from brokertwin.state.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from brokertwin.state.groups.regex_resolution import Denied
 
 OWN_MEMBER_ID_SINCE = 1

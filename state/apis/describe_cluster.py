@@ -15,10 +15,7 @@ from brokertwin.protocol.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from brokertwin.state.apis.metadata import (
-    cluster_id,
-    cluster_operations,
-)
+from brokertwin.state.apis.metadata import cluster_id, cluster_operations
 from brokertwin.state.cluster.machines import Broker, Endpoint
 from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request

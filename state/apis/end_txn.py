@@ -27,10 +27,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.transactions import transaction_coordinator
-from brokertwin.state.transactions.transactions import (
-    EPOCH_BUMPS,
-    ProducerIdAndEpoch,
-)
+from brokertwin.state.transactions.transactions import EPOCH_BUMPS, ProducerIdAndEpoch
 
 BUMPS_SINCE = 5
 FENCED_SINCE = 2

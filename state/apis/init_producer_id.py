@@ -57,11 +57,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.transactions import (
-    producer_id_manager,
-    producer_ids,
-    transaction_coordinator,
-)
+from brokertwin.state.transactions import producer_id_manager, producer_ids, transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -87,9 +87,7 @@ def _leave_consumer_group(
             gone[member.member_id] = member
         left.append(
             MemberResponse(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                error_code=error,
+                member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error
             )
         )
     coordinator = ConsumerGroupCoordinator(broker, group)

@@ -47,9 +47,7 @@ from collections import Counter
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.additions import Within
-from brokertwin.protocol.bodies import (
-    ZERO_UUID,
-)
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.list_offsets import (
     ListOffsetsPartition,

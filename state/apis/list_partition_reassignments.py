@@ -29,8 +29,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     body: ListPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         refused = ListPartitionReassignmentsResponse(
-            error_code=Error.CLUSTER_AUTHORIZATION_FAILED,
-            error_message=needs(Operation.DESCRIBE),
+            error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=needs(Operation.DESCRIBE)
         )
         return Decision(response=refused)
     if body.topics is None:

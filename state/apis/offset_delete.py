@@ -44,12 +44,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api, Refused
-from brokertwin.state.core.decision import (
-    Decision,
-    Message,
-    PendingRequest,
-    Request,
-)
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets

@@ -55,11 +55,7 @@ from brokertwin.state.groups import (
     streams_topics,
     topology_topics,
 )
-from brokertwin.state.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from brokertwin.state.groups.streams_coordinator import (
     StreamsGroupCoordinator,
     StreamsHeartbeat,

@@ -94,8 +94,5 @@ def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:
 
 
 API = Api(
-    kafka_apis.SYNC_GROUP,
-    handle,
-    earlier_writes=earlier_writes.of_member,
-    completes_syncs=True,
+    kafka_apis.SYNC_GROUP, handle, earlier_writes=earlier_writes.of_member, completes_syncs=True
 )

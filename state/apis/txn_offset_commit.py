@@ -217,10 +217,7 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
 
 
 def resume(
-    broker: Broker,
-    waiting: PendingRequest,
-    _message: Message,
-    response: AddPartitionsToTxnResponse,
+    broker: Broker, waiting: PendingRequest, _message: Message, response: AddPartitionsToTxnResponse
 ) -> Decision:
     """Commit if the coordinator has verified the transaction."""
     state = decode_item(waiting.state, TxnOffsetCommitState)

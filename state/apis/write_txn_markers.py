@@ -37,11 +37,7 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import (
-    BatchAppended,
-    ProducerNoted,
-    Record,
-)
+from brokertwin.state.core.records import BatchAppended, ProducerNoted, Record
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import ProducerStateEntry

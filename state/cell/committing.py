@@ -50,10 +50,7 @@ from brokertwin.state.core.decision import (
 )
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.pending import LateMessage, PendingCommit
-from brokertwin.state.core.records import (
-    Record,
-    TransactionMetadataWritten,
-)
+from brokertwin.state.core.records import Record, TransactionMetadataWritten
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.groups import classic_coordinator
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES

@@ -168,7 +168,7 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
 """Kind of a timer to its handler, which gets the broker and the rest of the timer's name."""
 
 CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
-    elections.LEADERS_TIMER: elections.fire,
+    elections.LEADERS_TIMER: elections.fire
 }
 """The same for timers of the controller."""
 
@@ -477,7 +477,7 @@ class CellLoop:
             body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
-        if REQUEST_KEY + event.id in tables.pending or COMMIT_KEY + event.id in tables.pending:
+        if tables.pending.has_either(REQUEST_KEY + event.id, COMMIT_KEY + event.id):
             raise EventRefusedError(
                 Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
             )

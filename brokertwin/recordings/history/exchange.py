@@ -144,6 +144,7 @@ class KnownFacts(msgspec.Struct):
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
         deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
+        brokers: broker ids of the cluster, as Metadata responses list them.
         takes_all: whether replicas are judged where logs are missing, too.
         has_samples: whether each change of replicas is reported with their state.
         is_precise: whether any time has milliseconds.
@@ -158,6 +159,7 @@ class KnownFacts(msgspec.Struct):
     delays: dict[str, float] = {}
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
+    brokers: dict[int, None] = {}
     takes_all: bool = False
     has_samples: bool = True
     is_precise: bool = False
@@ -209,6 +211,11 @@ class KnownFacts(msgspec.Struct):
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
 
+    @property
+    def has_all_logs(self) -> bool:
+        """Whether each broker of the cluster has a log, as far as Metadata responses show."""
+        return bool(self.brokers) and self.brokers.keys() <= self.logs.keys()
+
     def is_covered(self, broker: int, first: int, last: int) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
         begin, end = self.logs.get(broker, (last, first))
@@ -229,6 +236,8 @@ class KnownFacts(msgspec.Struct):
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})
             places |= dict.fromkeys(bodies.committed_places(exchange.request))
+        if line.api == "METADATA":
+            self.brokers |= {e["nodeId"]: None for e in exchange.response.get("brokers") or ()}
         if line.api == "DELETE_TOPICS":
             for each in exchange.response.get("responses") or ():
                 for name in (

@@ -186,6 +186,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             if self.topic_id != ZERO_UUID:
                 self.former_ids = [*self.former_ids, self.topic_id][-TOPIC_IDS_MAX:]
                 self.known = PartitionReplicas()
+                self.last_isr, self.left, self.led_by, self.led = None, {}, UNKNOWN, 0
             self.topic_id = topic_id
         return True
 
