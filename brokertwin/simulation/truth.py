@@ -47,12 +47,14 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="what", rename="
         request: id of the request that caused it; "" if brokers acted by themselves.
         client: client id of that request.
         api: API of that request.
+        is_refused: whether that request got an error nevertheless.
     """
 
     time: int
     request: str = ""
     client: str = ""
     api: str = ""
+    is_refused: bool = False
 
 
 class MemberChanged(Fact, frozen=True, kw_only=True, tag="member"):
@@ -68,7 +70,6 @@ class MemberChanged(Fact, frozen=True, kw_only=True, tag="member"):
         change: `joined`, `rejoined`, `left`, `away`, `returned`, `expired`, `replaced`,
             `forgotten`.
         generation: generation or group epoch before it.
-        is_refused: whether its request got an error nevertheless.
     """
 
     group: str
@@ -77,7 +78,6 @@ class MemberChanged(Fact, frozen=True, kw_only=True, tag="member"):
     instance: str
     change: str
     generation: int
-    is_refused: bool = False
 
 
 class GenerationBegan(Fact, frozen=True, kw_only=True, tag="generation"):
@@ -204,7 +204,7 @@ class Truth:
         self._offsets: dict[tuple[str, str, int], int] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
         self._leaving: dict[str, str] = {}
-        self._changes: dict[str, list[int]] = {}
+        self._taken: dict[str, int] = {}
         self._records: list[tuple[int, str, Record]] = []
         self._now = 0
 
@@ -215,6 +215,7 @@ class Truth:
 
     def requested(self, request_id: str, client: str, instance: str, api: str) -> None:
         self._clients[request_id] = client, api
+        self._taken[request_id] = len(self.facts)
         del instance
 
     def begin(self) -> None:
@@ -225,8 +226,10 @@ class Truth:
         """Note that a request was refused: a member that it names has not left by it."""
         for name in [each for each, by in self._leaving.items() if by == request_id]:
             del self._leaving[name]
-        for place in self._changes.pop(request_id, ()):
-            self.facts[place] = msgspec.structs.replace(self.facts[place], is_refused=True)
+        since = self._taken.get(request_id, len(self.facts))
+        for place, fact in enumerate(self.facts[since:], since):
+            if fact.request == request_id:
+                self.facts[place] = msgspec.structs.replace(fact, is_refused=True)
 
     def take(self, cell: Cell, document: bytes) -> None:
         """Compare the state of a cell after an event with the state before."""
@@ -344,7 +347,6 @@ class Truth:
     def _member(
         self, group: str, member: str, each: _Member, change: str, former: _Group, by: str
     ) -> None:
-        self._changes.setdefault(by, []).append(len(self.facts))
         self.facts.append(
             MemberChanged(
                 time=self._now,

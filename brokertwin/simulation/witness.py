@@ -56,7 +56,10 @@ class Witness:
     def responded(self, request_id: str, response: Any) -> None:
         """Note a response that a broker sends."""
         self.logs.responded(request_id, response, self._clock.now)
-        if isinstance(response, Mapping) and response.get("errorCode"):
+        parts = (
+            (response, *(response.get("results") or ())) if isinstance(response, Mapping) else ()
+        )
+        if any(each.get("errorCode") for each in parts):
             self.truth.refused(request_id)
 
     def begin(self) -> None:

@@ -59,4 +59,4 @@ def _response(error: Error, version: int = FENCED_SINCE) -> Decision:
     return Decision(response=AddOffsetsToTxnResponse(error_code=error))
 
 
-API = Api(kafka_apis.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, handle)
+API = Api(kafka_apis.ADD_OFFSETS_TO_TXN, handle)

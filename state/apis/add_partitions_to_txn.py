@@ -233,9 +233,4 @@ def _results(
     ]
 
 
-API = Api(
-    kafka_apis.ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    handle,
-    response_type=AddPartitionsToTxnResponse,
-)
+API = Api(kafka_apis.ADD_PARTITIONS_TO_TXN, handle)

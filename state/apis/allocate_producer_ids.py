@@ -23,7 +23,7 @@ from brokertwin.protocol.generated.allocate_producer_ids import (
 )
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker, Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokertwin.state.eras import zookeeper_producer_ids
@@ -34,14 +34,14 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Allocate the next block to the broker."""
     body: AllocateProducerIdsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
-        return _refused(Error.STALE_BROKER_EPOCH)
+        raise Refused(Error.STALE_BROKER_EPOCH)
     if zookeeper_producer_ids.is_enabled(controller):
         return zookeeper_producer_ids.handle(controller.tables.metadata, body.write)
     block = producer_ids.next_block(controller)
     if block is None:
-        return _refused(Error.UNKNOWN_SERVER_ERROR)
+        raise Refused(Error.UNKNOWN_SERVER_ERROR)
     return Decision(
         records=[ProducerIdBlockAllocated(body.broker_id, block.end)],
         response=AllocateProducerIdsResponse(
@@ -90,14 +90,4 @@ def _from_zookeeper(
     return Decision(records=[ProducerIdBlockReceived(block.first, size)], woken=woken)
 
 
-def _refused(error: Error) -> Decision:
-    return Decision(response=AllocateProducerIdsResponse(error_code=error))
-
-
-API = Api(
-    kafka_apis.ALLOCATE_PRODUCER_IDS,
-    AllocateProducerIdsRequest,
-    handle,
-    on_reply=on_reply,
-    response_type=AllocateProducerIdsResponse,
-)
+API = Api(kafka_apis.ALLOCATE_PRODUCER_IDS, handle, on_reply=on_reply)

@@ -168,4 +168,4 @@ def _records(controller: Controller, entity: Entity, values: Values) -> list[Rec
     ]
 
 
-API = Api(kafka_apis.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest, handle)
+API = Api(kafka_apis.ALTER_CLIENT_QUOTAS, handle)

@@ -36,4 +36,4 @@ def handle(controller: Controller, request: Request) -> Decision:
     return decision(resources, found, body.validate_only)
 
 
-API = Api(kafka_apis.ALTER_CONFIGS, AlterConfigsRequest, handle)
+API = Api(kafka_apis.ALTER_CONFIGS, handle)

@@ -24,7 +24,7 @@ from brokertwin.protocol.generated.alter_partition import (
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import Partition, altered
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.replication import elections, in_sync, isr_controller
@@ -36,10 +36,10 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Alter the partitions that pass the checks."""
     body: AlterPartitionRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
-        error = int(Error.CLUSTER_AUTHORIZATION_FAILED)
-        return Decision(response=AlterPartitionResponse(error_code=error))
+        error = Error.CLUSTER_AUTHORIZATION_FAILED
+        raise Refused(error)
     if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
-        return Decision(response=AlterPartitionResponse(error_code=int(Error.STALE_BROKER_EPOCH)))
+        raise Refused(Error.STALE_BROKER_EPOCH)
     if request.version < 3:
         for each in (partition for topic in body.topics for partition in topic.partitions):
             each.new_isr_with_epochs = [BrokerState(broker_id=broker) for broker in each.new_isr]
@@ -107,10 +107,4 @@ def _now(index: int, sender: int, partition: Partition) -> AlterPartitionRespons
     )
 
 
-API = Api(
-    kafka_apis.ALTER_PARTITION,
-    AlterPartitionRequest,
-    handle,
-    on_reply=in_sync.on_reply,
-    response_type=AlterPartitionResponse,
-)
+API = Api(kafka_apis.ALTER_PARTITION, handle, on_reply=in_sync.on_reply)

@@ -87,9 +87,7 @@ def _reassign(
     found = _decide(controller, name, wanted, allows_any_size)
     if isinstance(found, _Refusal):
         return ReassignablePartitionResponse(
-            partition_index=wanted.partition_index,
-            error_code=found.error,
-            error_message=found.text,
+            partition_index=wanted.partition_index, error_code=found.error, error_message=found.text
         )
     if found is not None:
         records.append(found)
@@ -167,4 +165,4 @@ def _all_refused(
     )
 
 
-API = Api(kafka_apis.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest, handle)
+API = Api(kafka_apis.ALTER_PARTITION_REASSIGNMENTS, handle)

@@ -89,4 +89,4 @@ def _move(broker: Broker, name: str, partition: int, path: str, records: list[Lo
     return Error.NONE
 
 
-API = Api(kafka_apis.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest, handle)
+API = Api(kafka_apis.ALTER_REPLICA_LOG_DIRS, handle)

@@ -40,11 +40,10 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets, share_states
-from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import (
     ERROR_MESSAGES,
@@ -79,11 +78,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Send the offsets to the share coordinators, if there are any."""
     body: AlterShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.READ)
-    group = None if error else share_offsets.empty_group(broker, body.group_id)
     if error is not Error.NONE:
-        return _refuse(error, ERROR_MESSAGES[error])
-    if isinstance(group, Rejection):
-        return _refuse(group.error, group.message)
+        raise Refused(error, ERROR_MESSAGES[error])
+    group = share_offsets.empty_group(broker, body.group_id)
     response, offsets, places = _sorted_out(broker, request)
     group = group or ShareGroup(body.group_id)
     if not any(offsets.values()):
@@ -92,9 +89,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     invalid = next(((topic, p) for topic, named in offsets.items() for p in named if p < 0), None)
     if invalid is not None:
         text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
-        refusal = _refuse(Error.UNKNOWN_SERVER_ERROR, f"{text} {invalid[0]} {invalid[1]}")
-        refusal.records = share_offsets.start_initializing(broker, group, places)
-        return refusal
+        refused = AlterShareGroupOffsetsResponse(
+            error_code=Error.UNKNOWN_SERVER_ERROR, error_message=f"{text} {invalid[0]} {invalid[1]}"
+        )
+        records = share_offsets.start_initializing(broker, group, places)
+        return Decision(response=refused, records=records)
     state = AlterState(body.group_id, response, group.group_epoch, offsets)
     if broker.topic_by_name(SHARE_TOPIC) is None:
         decision = wait_for_coordinators(
@@ -104,11 +103,6 @@ def handle(broker: Broker, request: Request) -> Decision:
         decision = _go_on(broker, state, share_states.NO_COORDINATOR)
     decision.records = share_offsets.start_initializing(broker, group, places)
     return decision
-
-
-def _refuse(error: Error, message: str | None) -> Decision:
-    response = AlterShareGroupOffsetsResponse(error_code=error, error_message=message)
-    return Decision(response=response)
 
 
 def _sorted_out(
@@ -210,11 +204,9 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
 
 API: Api = Api(
     kafka_apis.ALTER_SHARE_GROUP_OFFSETS,
-    AlterShareGroupOffsetsRequest,
     handle,
     resume=resume,
     complete=complete,
     earlier_writes=earlier_writes.of_altered_share_offsets,
     uncommitted=uncommitted.error_alone,
-    response_type=AlterShareGroupOffsetsResponse,
 )

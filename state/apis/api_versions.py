@@ -85,10 +85,7 @@ def _handle(machine: Machine, request: Request) -> Decision:
 
 
 def respond(
-    version: int,
-    body: ApiVersionsRequest,
-    settings: BrokerSettings,
-    machine: Machine | None = None,
+    version: int, body: ApiVersionsRequest, settings: BrokerSettings, machine: Machine | None = None
 ) -> ApiVersionsResponse:
     """Return the response of brokers with these settings; without a machine, of a new cluster."""
     is_4_4 = settings.is_4_4
@@ -127,4 +124,4 @@ def _is_valid(body: ApiVersionsRequest) -> bool:
     )
 
 
-API = Api(kafka_apis.API_VERSIONS, ApiVersionsRequest, _handle)
+API = Api(kafka_apis.API_VERSIONS, _handle)

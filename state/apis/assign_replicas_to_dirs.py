@@ -28,7 +28,7 @@ from brokertwin.protocol.generated.assign_replicas_to_dirs import (
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import ReplicasAssigned
 from brokertwin.state.replication import directories, elections
@@ -38,9 +38,9 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Record the directories; replicas in a failed directory go offline."""
     body: AssignReplicasToDirsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
-        return _refused(Error.STALE_BROKER_EPOCH)
+        raise Refused(Error.STALE_BROKER_EPOCH)
     assigned: list[ReplicasAssigned] = []
     lost: dict[tuple[Uuid, int], None] = {}
     outcomes = []
@@ -95,8 +95,4 @@ def _error(partition: Partition | None, broker: int) -> Error:
     return Error.NONE if broker in partition.replicas else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def _refused(error: Error) -> Decision:
-    return Decision(response=AssignReplicasToDirsResponse(error_code=error))
-
-
-API = Api(kafka_apis.ASSIGN_REPLICAS_TO_DIRS, AssignReplicasToDirsRequest, handle)
+API = Api(kafka_apis.ASSIGN_REPLICAS_TO_DIRS, handle)

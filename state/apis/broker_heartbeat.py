@@ -21,7 +21,7 @@ from brokertwin.protocol.generated.broker_heartbeat import (
 )
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.replication import directories, network, registrations
 from brokertwin.state.replication.registrations import BrokerControlState
@@ -33,11 +33,11 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Move the broker and its partitions to the next state."""
     body: BrokerHeartbeatRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     broker = body.broker_id
     is_stopped = network.is_stopped(controller.tables.cluster, broker)
     if is_stopped or not controller.is_of_epoch(broker, body.broker_epoch):
-        return _refused(Error.STALE_BROKER_EPOCH)
+        raise Refused(Error.STALE_BROKER_EPOCH)
     registration = controller.registration(broker)
     state = registrations.state_of(registration)
     is_caught_up = body.current_metadata_offset >= registration.epoch
@@ -61,8 +61,4 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(records=records, response=response)
 
 
-def _refused(error: Error) -> Decision:
-    return Decision(response=BrokerHeartbeatResponse(error_code=error))
-
-
-API = Api(kafka_apis.BROKER_HEARTBEAT, BrokerHeartbeatRequest, handle)
+API = Api(kafka_apis.BROKER_HEARTBEAT, handle)

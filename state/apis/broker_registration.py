@@ -43,7 +43,7 @@ from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.metadata import cluster_id
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import BrokerRegistered
 from brokertwin.state.replication import elections, registrations
@@ -61,7 +61,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     broker = body.broker_id
     error = _refusal(controller, request, body)
     if error is not Error.NONE:
-        return Decision(response=BrokerRegistrationResponse(error_code=error))
+        raise Refused(error)
     known = controller.registration(broker)
     record = _record(body)
     if known.is_registered and known.incarnation_id == body.incarnation_id:
@@ -152,4 +152,4 @@ def _is_reserved(log_dir: Uuid) -> bool:
     return int.from_bytes(octets, "big") < _RESERVED_DIRS_BELOW
 
 
-API = Api(kafka_apis.BROKER_REGISTRATION, BrokerRegistrationRequest, handle)
+API = Api(kafka_apis.BROKER_REGISTRATION, handle)

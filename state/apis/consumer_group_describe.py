@@ -9,7 +9,6 @@ are omitted.
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.generated.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseDescribedGroup,
@@ -97,4 +96,4 @@ _CONSUMERS = DescribeSpec(
     _topics_in,
 )
 
-API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, handle)
+API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, handle)

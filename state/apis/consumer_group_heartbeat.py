@@ -41,25 +41,16 @@ from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import (
-    consumer_coordinator,
-    modern_coordinator,
-    target_assignment,
-)
+from brokertwin.state.groups import consumer_coordinator, modern_coordinator, target_assignment
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (
     ConsumerGroupCoordinator,
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
 )
-from brokertwin.state.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    Rejection,
-)
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from brokertwin.state.groups.regex_resolution import Denied
 
 OWN_MEMBER_ID_SINCE = 1
@@ -68,60 +59,57 @@ NO_TIMEOUT = -1
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Handle a heartbeat that joins, continues or leaves."""
-    refused = _refusal(broker, request)
-    if refused is not None:
-        return _refuse(refused)
+    _check(broker, request)
     body: ConsumerGroupHeartbeatRequest = request.body
     coordinator = consumer_coordinator.find(broker, body.group_id, body.member_epoch)
-    if isinstance(coordinator, Rejection):
-        return _refuse(coordinator)
-    if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-        return _leave(body, coordinator)
+    try:
+        if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            coordinator.leave(body.member_id, body.instance_id, body.member_epoch)
+            response = ConsumerGroupHeartbeatResponse(
+                member_id=body.member_id, member_epoch=body.member_epoch
+            )
+        else:
+            response = _continued(broker, request, coordinator)
+    except Refused as refused:
+        refused.resumed = coordinator.responses
+        raise
+    return Decision(records=coordinator.records, response=response, resumed=coordinator.responses)
+
+
+def _continued(
+    broker: Broker, request: Request, coordinator: ConsumerGroupCoordinator
+) -> ConsumerGroupHeartbeatResponse:
+    body: ConsumerGroupHeartbeatRequest = request.body
     denied = partial(broker.denied_topics, request, Operation.DESCRIBE)
     beat = coordinator.heartbeat(_parsed(request, denied))
-    if isinstance(beat, Rejection):
-        return _refuse(beat)
-    response = ConsumerGroupHeartbeatResponse(
+    return ConsumerGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
         heartbeat_interval_ms=group_configs.heartbeat_interval_ms(broker, body.group_id),
         assignment=_assignment(beat) if _includes_assignment(body, beat) else None,
     )
-    return _decided(coordinator, response)
 
 
-def _decided(
-    coordinator: ConsumerGroupCoordinator, response: ConsumerGroupHeartbeatResponse
-) -> Decision:
-    return Decision(records=coordinator.records, response=response, resumed=coordinator.responses)
-
-
-def _refuse(refused: Rejection) -> Decision:
-    response = ConsumerGroupHeartbeatResponse(
-        error_code=refused.error, error_message=refused.message
-    )
-    return Decision(response=response, resumed=list(refused.responses))
-
-
-def _refusal(broker: Broker, request: Request) -> Rejection | None:
-    """Return the error of a heartbeat that never reaches its group, or None."""
+def _check(broker: Broker, request: Request) -> None:
+    """Refuse a heartbeat that never reaches its group."""
     body: ConsumerGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.GROUP):
-        return Rejection(Error.UNSUPPORTED_VERSION, None)
+        raise Refused(Error.UNSUPPORTED_VERSION)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
+        raise Refused(Error.GROUP_AUTHORIZATION_FAILED)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
-        return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
+        raise Refused(Error.TOPIC_AUTHORIZATION_FAILED)
     fault = _invalid(body, request.header.request_api_version)
     if fault is not None:
-        return Rejection(Error.INVALID_REQUEST, fault)
+        raise Refused(Error.INVALID_REQUEST, fault)
     assignors = target_assignment.offered(broker)
     if body.server_assignor is not None and body.server_assignor not in assignors:
         supported = f"Supported assignors: {', '.join(assignors)}."
         fault = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
-        return Rejection(Error.UNSUPPORTED_ASSIGNOR, fault)
+        raise Refused(Error.UNSUPPORTED_ASSIGNOR, fault)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else Rejection(error, None)
+    if error is not Error.NONE:
+        raise Refused(error)
 
 
 def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
@@ -184,16 +172,6 @@ def _owned(
     return owned
 
 
-def _leave(body: ConsumerGroupHeartbeatRequest, coordinator: ConsumerGroupCoordinator) -> Decision:
-    refused = coordinator.leave(body.member_id, body.instance_id, body.member_epoch)
-    if refused is not None:
-        return _refuse(refused)
-    response = ConsumerGroupHeartbeatResponse(
-        member_id=body.member_id, member_epoch=body.member_epoch
-    )
-    return _decided(coordinator, response)
-
-
 def _includes_assignment(
     body: ConsumerGroupHeartbeatRequest, beat: ConsumerHeartbeatResult
 ) -> bool:
@@ -217,9 +195,4 @@ def _assignment(beat: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse
     )
 
 
-API = Api(
-    kafka_apis.CONSUMER_GROUP_HEARTBEAT,
-    ConsumerGroupHeartbeatRequest,
-    handle,
-    earlier_writes=earlier_writes.of_heartbeat,
-)
+API = Api(kafka_apis.CONSUMER_GROUP_HEARTBEAT, handle, earlier_writes=earlier_writes.of_heartbeat)

@@ -76,12 +76,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
 
 
 def _codes(each: AclCreation) -> tuple[int, ...]:
-    return (
-        each.resource_type,
-        each.resource_pattern_type,
-        each.operation,
-        each.permission_type,
-    )
+    return (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
 
 
 def _is_for_filters(each: AclCreation) -> bool:
@@ -140,4 +135,4 @@ def _refuse_all(body: CreateAclsRequest, error: Error, message: str | None) -> D
     return Decision(response=CreateAclsResponse(results=results))
 
 
-API = Api(kafka_apis.CREATE_ACLS, CreateAclsRequest, _handle)
+API = Api(kafka_apis.CREATE_ACLS, _handle)

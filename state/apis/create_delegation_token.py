@@ -101,4 +101,4 @@ def _response(owner: str, requester: str, error: Error) -> CreateDelegationToken
     )
 
 
-API = Api(kafka_apis.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest, handle)
+API = Api(kafka_apis.CREATE_DELEGATION_TOKEN, handle)

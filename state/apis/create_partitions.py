@@ -132,4 +132,4 @@ def _refusal(name: str, error: Error, message: str | None = None) -> CreateParti
     return CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
 
 
-API = Api(kafka_apis.CREATE_PARTITIONS, CreatePartitionsRequest, _handle)
+API = Api(kafka_apis.CREATE_PARTITIONS, _handle)

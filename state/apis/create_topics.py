@@ -275,10 +275,4 @@ def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -
     )
 
 
-API = Api(
-    kafka_apis.CREATE_TOPICS,
-    CreateTopicsRequest,
-    _handle,
-    on_reply=on_reply,
-    response_type=CreateTopicsResponse,
-)
+API = Api(kafka_apis.CREATE_TOPICS, _handle, on_reply=on_reply)

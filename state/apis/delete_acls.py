@@ -86,4 +86,4 @@ def _refuse_all(body: DeleteAclsRequest, error: Error, message: str) -> Decision
     return Decision(response=DeleteAclsResponse(filter_results=results))
 
 
-API = Api(kafka_apis.DELETE_ACLS, DeleteAclsRequest, _handle)
+API = Api(kafka_apis.DELETE_ACLS, _handle)

@@ -37,12 +37,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import (
-    Decision,
-    Message,
-    PendingRequest,
-    Request,
-)
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
@@ -149,11 +144,9 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
 
 API: Api = Api(
     kafka_apis.DELETE_GROUPS,
-    DeleteGroupsRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=DeleteGroupsResponse,
     earlier_writes=earlier_writes.of_deleted_groups,
     results=uncommitted.RESULTS_OF_GROUPS,
 )

@@ -198,4 +198,4 @@ def _refused(partition: int, error: Error) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(partition_index=partition, error_code=error)
 
 
-API = Api(kafka_apis.DELETE_RECORDS, DeleteRecordsRequest, handle, ready=ready, complete=complete)
+API = Api(kafka_apis.DELETE_RECORDS, handle, ready=ready, complete=complete)

@@ -24,12 +24,11 @@ from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets, share_states
-from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.groups.share_states import PartitionsByTopic
@@ -63,7 +62,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: DeleteShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
     if error is not Error.NONE:
-        return _refuse(error, ERROR_MESSAGES[error])
+        raise Refused(error, ERROR_MESSAGES[error])
     names = [topic.topic_name for topic in body.topics]
     denied = broker.denied_topics(request, Operation.READ, names)
     state = PendingShareDeletion(body.group_id)
@@ -73,20 +72,13 @@ def handle(broker: Broker, request: Request) -> Decision:
     allowed = [each for each in names if each not in denied]
     group = share_offsets.empty_group(broker, body.group_id)
     if group is None:
-        return _refuse(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")
-    if isinstance(group, Rejection):
-        return _refuse(group.error, group.message)
+        raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")
     _sort_out(broker, group, allowed, state)
     if not state.places:
         return Decision(response=_response(state))
     decision = _go_on(broker, state, share_states.NO_COORDINATOR)
     decision.records = share_offsets.start_deleting(broker, group, state.names)
     return decision
-
-
-def _refuse(error: Error, message: str | None) -> Decision:
-    response = DeleteShareGroupOffsetsResponse(error_code=error, error_message=message)
-    return Decision(response=response)
 
 
 def _failed(
@@ -166,11 +158,9 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
 
 API: Api = Api(
     kafka_apis.DELETE_SHARE_GROUP_OFFSETS,
-    DeleteShareGroupOffsetsRequest,
     handle,
     resume=resume,
     complete=complete,
     earlier_writes=earlier_writes.of_deleted_share_offsets,
     uncommitted=uncommitted.error_alone,
-    response_type=DeleteShareGroupOffsetsResponse,
 )

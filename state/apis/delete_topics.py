@@ -173,4 +173,4 @@ def _refuse_all(wanted: list[DeleteTopicState], error: Error) -> Decision:
     return Decision(response=DeleteTopicsResponse(responses=results))
 
 
-API = Api(kafka_apis.DELETE_TOPICS, DeleteTopicsRequest, _handle)
+API = Api(kafka_apis.DELETE_TOPICS, _handle)

@@ -25,7 +25,7 @@ from brokertwin.protocol.generated.shared import AclFilter
 from brokertwin.state.access import acl_filter, authorizer
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 
 
@@ -34,9 +34,9 @@ def _handle(broker: Broker, request: Request) -> Decision:
     if acl_filter.is_malformed(wanted):
         return Decision(closes_connection=True)
     if not broker.allows_cluster(request, Operation.DESCRIBE):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.DESCRIBE))
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.DESCRIBE))
     if not broker.settings.authorizer_class_name:
-        return _refused(Error.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+        raise Refused(Error.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     picked = [
         (pattern, acl)
         for pattern, _, acl in authorizer.entries(broker)
@@ -64,8 +64,4 @@ def _handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=DescribeAclsResponse(resources=resources))
 
 
-def _refused(error: Error, message: str) -> Decision:
-    return Decision(response=DescribeAclsResponse(error_code=error, error_message=message))
-
-
-API = Api(kafka_apis.DESCRIBE_ACLS, AclFilter, _handle)
+API = Api(kafka_apis.DESCRIBE_ACLS, _handle)

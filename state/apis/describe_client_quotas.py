@@ -120,4 +120,4 @@ def _matches(entity: Entity, wanted: dict[str, ComponentData], is_strict: bool) 
     )
 
 
-API = Api(kafka_apis.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CLIENT_QUOTAS, handle)

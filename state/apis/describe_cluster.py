@@ -15,12 +15,9 @@ from brokertwin.protocol.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from brokertwin.state.apis.metadata import (
-    cluster_id,
-    cluster_operations,
-)
+from brokertwin.state.apis.metadata import cluster_id, cluster_operations
 from brokertwin.state.cluster.machines import Broker, Endpoint
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 
 BROKERS = 1
@@ -36,10 +33,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     """List the registered brokers; no permission is needed."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
-        return _refused(Error.MISMATCHED_ENDPOINT_TYPE, _NOT_A_CONTROLLER)
+        raise Refused(Error.MISMATCHED_ENDPOINT_TYPE, _NOT_A_CONTROLLER)
     if body.endpoint_type != BROKERS:
         message = f"Unsupported endpoint type {body.endpoint_type}"
-        return _refused(Error.UNSUPPORTED_ENDPOINT_TYPE, message)
+        raise Refused(Error.UNSUPPORTED_ENDPOINT_TYPE, message)
     wants_operations = body.include_cluster_authorized_operations
     alive = broker.alive_brokers()
     candidates = broker.registered_brokers() if body.include_fenced_brokers else alive
@@ -60,8 +57,4 @@ def _described(broker: Broker, node: int, endpoint: Endpoint) -> DescribeCluster
     return DescribeClusterBroker(node, *endpoint, broker.rack_of(node), is_fenced)
 
 
-def _refused(error: Error, message: str) -> Decision:
-    return Decision(response=DescribeClusterResponse(error_code=int(error), error_message=message))
-
-
-API = Api(kafka_apis.DESCRIBE_CLUSTER, DescribeClusterRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CLUSTER, handle)

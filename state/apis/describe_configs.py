@@ -148,4 +148,4 @@ def _refused(resource: DescribeConfigsResource, error: Error, text: str) -> Desc
     )
 
 
-API = Api(kafka_apis.DESCRIBE_CONFIGS, DescribeConfigsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_CONFIGS, handle)

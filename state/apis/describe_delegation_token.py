@@ -30,7 +30,7 @@ from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.access.delegation_tokens import Token
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 
 
@@ -39,7 +39,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: DescribeDelegationTokenRequest = request.body
     refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
-        return Decision(response=DescribeDelegationTokenResponse(error_code=refused.error))
+        raise Refused(refused.error)
     if body.edge.login:
         found = delegation_tokens.by_id(broker, body.edge.login)
         shown = [found] if found is not None else []
@@ -87,4 +87,4 @@ def _described(token: Token) -> DescribedDelegationToken:
     )
 
 
-API = Api(kafka_apis.DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenRequest, handle)
+API = Api(kafka_apis.DESCRIBE_DELEGATION_TOKEN, handle)

@@ -97,4 +97,4 @@ def _of(group: ClassicGroup) -> DescribeGroupsResponseDescribedGroup:
     )
 
 
-API = Api(kafka_apis.DESCRIBE_GROUPS, DescribeGroupsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_GROUPS, handle)

@@ -24,7 +24,7 @@ from brokertwin.protocol.generated.describe_log_dirs import (
 )
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log
@@ -35,7 +35,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: DescribeLogDirsRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
-        return Decision(response=DescribeLogDirsResponse(error_code=error))
+        raise Refused(error)
     requested = None
     if body.topics is not None:
         requested = {(each.topic, number) for each in body.topics for number in each.partitions}
@@ -70,4 +70,4 @@ def _logs(broker: Broker, requested: set[tuple[str, int]] | None) -> Iterator[Lo
                 yield log
 
 
-API = Api(kafka_apis.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_LOG_DIRS, handle)

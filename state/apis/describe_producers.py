@@ -96,4 +96,4 @@ def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:
     return Error.NONE
 
 
-API = Api(kafka_apis.DESCRIBE_PRODUCERS, DescribeProducersRequest, handle)
+API = Api(kafka_apis.DESCRIBE_PRODUCERS, handle)

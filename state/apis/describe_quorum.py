@@ -30,7 +30,7 @@ from brokertwin.protocol.generated.describe_quorum import (
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import metadata_log, topics
 from brokertwin.state.cluster.machines import Controller, placeholder
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 
 TOPIC = "__cluster_metadata"
@@ -45,7 +45,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
         text = "Cluster authorization failed."
-        return Decision(response=DescribeQuorumResponse(error_code=error, error_message=text))
+        raise Refused(error, text)
     requested = [(t.topic_name, p.partition_index) for t in body.topics for p in t.partitions]
     if requested != [(TOPIC, 0)]:
         return Decision(response=DescribeQuorumResponse(topics=_not_here(body.topics)))
@@ -106,4 +106,4 @@ def _not_here(
     ]
 
 
-API = Api(kafka_apis.DESCRIBE_QUORUM, DescribeQuorumRequest, handle)
+API = Api(kafka_apis.DESCRIBE_QUORUM, handle)

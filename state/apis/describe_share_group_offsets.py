@@ -354,10 +354,4 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     return _response(decode_item(waiting.state, DescribeState))
 
 
-API = Api(
-    kafka_apis.DESCRIBE_SHARE_GROUP_OFFSETS,
-    DescribeShareGroupOffsetsRequest,
-    handle,
-    resume=resume,
-    complete=complete,
-)
+API = Api(kafka_apis.DESCRIBE_SHARE_GROUP_OFFSETS, handle, resume=resume, complete=complete)

@@ -123,4 +123,4 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-API = Api(kafka_apis.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_TOPIC_PARTITIONS, handle)

@@ -60,4 +60,4 @@ def _describe(
     )
 
 
-API = Api(kafka_apis.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest, handle)
+API = Api(kafka_apis.DESCRIBE_TRANSACTIONS, handle)

@@ -139,4 +139,4 @@ def _result(number: int, error: Error, text: str | None) -> ElectLeadersResponse
     )
 
 
-API = Api(kafka_apis.ELECT_LEADERS, ElectLeadersRequest, handle)
+API = Api(kafka_apis.ELECT_LEADERS, handle)

@@ -24,13 +24,10 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.end_txn import EndTxnRequest, EndTxnResponse
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.transactions import transaction_coordinator
-from brokertwin.state.transactions.transactions import (
-    EPOCH_BUMPS,
-    ProducerIdAndEpoch,
-)
+from brokertwin.state.transactions.transactions import EPOCH_BUMPS, ProducerIdAndEpoch
 
 BUMPS_SINCE = 5
 FENCED_SINCE = 2
@@ -43,7 +40,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     name = body.transactional_id
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return Decision(response=EndTxnResponse(error_code=denied))
+        raise Refused(denied)
     outcome = transaction_coordinator.end(
         broker,
         name,
@@ -62,4 +59,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=outcome.records, response=response, messages=outcome.messages)
 
 
-API = Api(kafka_apis.END_TXN, EndTxnRequest, handle)
+API = Api(kafka_apis.END_TXN, handle)

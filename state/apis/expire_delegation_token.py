@@ -22,10 +22,10 @@ from brokertwin.protocol.generated.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from brokertwin.state.access.delegation_tokens import TokenRefusal, later
+from brokertwin.state.access.delegation_tokens import later
 from brokertwin.state.apis.renew_delegation_token import requested_token
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import DelegationTokenRemoved
 
@@ -34,23 +34,16 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Remove the token, or store its new expiry time."""
     body: ExpireDelegationTokenRequest = request.body
     token = requested_token(controller, body.edge)
-    if isinstance(token, TokenRefusal):
-        return _refuse(*token)
     if not token.may_be_renewed_by(request.principal):
-        return _refuse(Error.DELEGATION_TOKEN_OWNER_MISMATCH)
+        raise Refused(Error.DELEGATION_TOKEN_OWNER_MISMATCH, expiry_timestamp_ms=0)
     if body.expiry_time_period_ms < 0:
         response = ExpireDelegationTokenResponse(expiry_timestamp_ms=controller.now)
         return Decision(records=[DelegationTokenRemoved(token.token_id)], response=response)
     if token.is_expired(controller.now):
-        return _refuse(Error.DELEGATION_TOKEN_EXPIRED)
+        raise Refused(Error.DELEGATION_TOKEN_EXPIRED, expiry_timestamp_ms=0)
     expiry = min(token.max_timestamp, later(controller.now, body.expiry_time_period_ms))
     response = ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry)
     return Decision(records=[token.written(expiry)], response=response)
 
 
-def _refuse(error: Error, time: int = 0) -> Decision:
-    response = ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=time)
-    return Decision(response=response)
-
-
-API = Api(kafka_apis.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest, handle)
+API = Api(kafka_apis.EXPIRE_DELEGATION_TOKEN, handle)

@@ -42,10 +42,7 @@ import msgspec
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.bodies import ZERO_UUID, Uuid
 from brokertwin.protocol.errors import NONE, Error
-from brokertwin.protocol.generated.fetch import (
-    FetchRequest,
-    FetchResponse,
-)
+from brokertwin.protocol.generated.fetch import FetchRequest, FetchResponse
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.client_quotas import QuotaLimit
@@ -339,11 +336,7 @@ def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
 
 
 def _activate_denied(
-    broker: Broker,
-    request: Request,
-    cache: SessionCache,
-    session_id: int,
-    replica_id: int,
+    broker: Broker, request: Request, cache: SessionCache, session_id: int, replica_id: int
 ) -> None:
     """Activate the session's partitions that the client may no longer read."""
     cached = [each.requested for each in cache.partitions(session_id)]
@@ -581,4 +574,4 @@ def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> Fet
     return response
 
 
-API = Api(kafka_apis.FETCH, FetchRequest, handle, ready=ready, complete=complete)
+API = Api(kafka_apis.FETCH, handle, ready=ready, complete=complete)

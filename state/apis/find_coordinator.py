@@ -167,4 +167,4 @@ def _refused(body: FindCoordinatorRequest, version: int, error: Error) -> Decisi
     return Decision(response=FindCoordinatorResponse(coordinators=coordinators))
 
 
-API = Api(kafka_apis.FIND_COORDINATOR, FindCoordinatorRequest, _handle)
+API = Api(kafka_apis.FIND_COORDINATOR, _handle)

@@ -59,4 +59,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=response)
 
 
-API = Api(kafka_apis.GET_TELEMETRY_SUBSCRIPTIONS, GetTelemetrySubscriptionsRequest, handle)
+API = Api(kafka_apis.GET_TELEMETRY_SUBSCRIPTIONS, handle)

@@ -57,7 +57,6 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
 
 API = Api(
     kafka_apis.HEARTBEAT,
-    HeartbeatRequest,
     handle,
     earlier_writes=earlier_writes.of_heartbeat,
     results=uncommitted.ACCEPTED | {Error.REBALANCE_IN_PROGRESS},

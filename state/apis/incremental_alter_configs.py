@@ -5,13 +5,8 @@ on the controller; `state/cluster/config_changes.py` has the rules. KIP-339.
 """
 
 from brokertwin.protocol import kafka_apis
-from brokertwin.protocol.generated.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-)
-from brokertwin.protocol.generated.shared import (
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from brokertwin.protocol.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
+from brokertwin.protocol.generated.shared import AlterConfigsResourceResponse, AlterConfigsResponse
 from brokertwin.state.cluster import config_changes
 from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOutcome
 from brokertwin.state.cluster.machines import Controller
@@ -57,4 +52,4 @@ def decision(
     return Decision(records=records, response=AlterConfigsResponse(responses=responses))
 
 
-API = Api(kafka_apis.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, handle)
+API = Api(kafka_apis.INCREMENTAL_ALTER_CONFIGS, handle)

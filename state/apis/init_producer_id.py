@@ -57,11 +57,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.transactions import (
-    producer_id_manager,
-    producer_ids,
-    transaction_coordinator,
-)
+from brokertwin.state.transactions import producer_id_manager, producer_ids, transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -173,7 +169,6 @@ def _refused(error: Error, version: int = FENCED_SINCE) -> Decision:
 
 API = Api(
     kafka_apis.INIT_PRODUCER_ID,
-    InitProducerIdRequest,
     handle,
     ready=ready,
     complete=complete,

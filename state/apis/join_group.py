@@ -301,4 +301,4 @@ _BY_STATE: dict[ClassicGroupState, Callable[[_Join, ClassicMember], JoinGroupRes
 }
 """Handler of a known member's join, by group state."""
 
-API = Api(kafka_apis.JOIN_GROUP, JoinGroupRequest, handle, earlier_writes=earlier_writes.of_member)
+API = Api(kafka_apis.JOIN_GROUP, handle, earlier_writes=earlier_writes.of_member)

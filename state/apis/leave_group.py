@@ -26,7 +26,7 @@ from brokertwin.protocol.generated.leave_group import (
 )
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import group_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
@@ -41,7 +41,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: LeaveGroupRequest = request.body
     error = group_rules.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
-        return Decision(response=LeaveGroupResponse(error_code=error))
+        raise Refused(error)
     leaving = body.members
     if request.version < MEMBERS_SINCE:
         leaving = [MemberIdentity(member_id=body.member_id)]
@@ -87,9 +87,7 @@ def _leave_consumer_group(
             gone[member.member_id] = member
         left.append(
             MemberResponse(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                error_code=error,
+                member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error
             )
         )
     coordinator = ConsumerGroupCoordinator(broker, group)
@@ -121,7 +119,6 @@ def _leave(coordinator: ClassicGroupCoordinator, leaving: MemberIdentity) -> Err
 
 API = Api(
     kafka_apis.LEAVE_GROUP,
-    LeaveGroupRequest,
     handle,
     earlier_writes=earlier_writes.of_leave,
     uncommitted=uncommitted.error_alone,

@@ -24,7 +24,7 @@ from brokertwin.protocol.generated.list_config_resources import (
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import given_configs, group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -36,10 +36,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Respond without writing records."""
     body: ListConfigResourcesRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     requested = set(body.resource_types)
     if requested - set(IN_ORDER):
-        return _refused(Error.UNSUPPORTED_VERSION)
+        raise Refused(Error.UNSUPPORTED_VERSION)
     if request.version < TYPES_SINCE:
         requested = {CLIENT_METRICS}
     listed = [
@@ -61,8 +61,4 @@ def _names(broker: Broker, kind: int) -> list[str]:
     return [str(each) for each in sorted(broker.alive_brokers())]
 
 
-def _refused(error: Error) -> Decision:
-    return Decision(response=ListConfigResourcesResponse(error_code=error))
-
-
-API = Api(kafka_apis.LIST_CONFIG_RESOURCES, ListConfigResourcesRequest, handle)
+API = Api(kafka_apis.LIST_CONFIG_RESOURCES, handle)

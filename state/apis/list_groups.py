@@ -43,4 +43,4 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=ListGroupsResponse(groups=listed))
 
 
-API = Api(kafka_apis.LIST_GROUPS, ListGroupsRequest, handle)
+API = Api(kafka_apis.LIST_GROUPS, handle)

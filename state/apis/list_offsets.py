@@ -47,9 +47,7 @@ from collections import Counter
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.additions import Within
-from brokertwin.protocol.bodies import (
-    ZERO_UUID,
-)
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.list_offsets import (
     ListOffsetsPartition,
@@ -231,4 +229,4 @@ def _failed(wanted: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionR
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)
 
 
-API = Api(kafka_apis.LIST_OFFSETS, ListOffsetsRequest, handle, response_type=ListOffsetsResponse)
+API = Api(kafka_apis.LIST_OFFSETS, handle)

@@ -29,8 +29,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     body: ListPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         refused = ListPartitionReassignmentsResponse(
-            error_code=Error.CLUSTER_AUTHORIZATION_FAILED,
-            error_message=needs(Operation.DESCRIBE),
+            error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=needs(Operation.DESCRIBE)
         )
         return Decision(response=refused)
     if body.topics is None:
@@ -60,4 +59,4 @@ def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopicReassignment:
     return OngoingTopicReassignment(name=topic.name, partitions=partitions)
 
 
-API = Api(kafka_apis.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest, handle)
+API = Api(kafka_apis.LIST_PARTITION_REASSIGNMENTS, handle)

@@ -21,7 +21,7 @@ from brokertwin.protocol.generated.list_transactions import (
 )
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.groups import topic_regexes
@@ -35,7 +35,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     pattern = body.transactional_id_pattern
     if pattern and topic_regexes.invalid(pattern) is not None:
         error = Error.INVALID_REGULAR_EXPRESSION
-        return Decision(response=ListTransactionsResponse(error_code=error))
+        raise Refused(error)
     unknown = [
         name for name in dict.fromkeys(body.state_filters) if name not in set(TransactionState)
     ]
@@ -67,4 +67,4 @@ def _passes(body: ListTransactionsRequest, known: TransactionMetadata, now: int)
     return body.duration_filter < 0 or has_lasted > body.duration_filter
 
 
-API = Api(kafka_apis.LIST_TRANSACTIONS, ListTransactionsRequest, handle)
+API = Api(kafka_apis.LIST_TRANSACTIONS, handle)

@@ -252,4 +252,4 @@ def _with_operations(
     return replace(topic, topic_authorized_operations=operations)
 
 
-API = Api(kafka_apis.METADATA, MetadataRequest, _handle)
+API = Api(kafka_apis.METADATA, _handle)

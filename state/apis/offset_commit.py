@@ -65,12 +65,7 @@ from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import (
-    Decision,
-    Message,
-    PendingRequest,
-    Request,
-)
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
@@ -424,11 +419,9 @@ def _partition_response(partition: int, error: Error) -> OffsetCommitResponsePar
 
 API: Api = Api(
     kafka_apis.OFFSET_COMMIT,
-    OffsetCommitRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=OffsetCommitResponse,
     earlier_writes=earlier_writes.of_commit,
     results=uncommitted.ACCEPTED | {Error.OFFSET_METADATA_TOO_LARGE},
 )

@@ -43,13 +43,8 @@ from brokertwin.protocol.generated.offset_delete import (
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import (
-    Decision,
-    Message,
-    PendingRequest,
-    Request,
-)
+from brokertwin.state.core.api import Api, Refused
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
@@ -85,14 +80,14 @@ def handle(machine: Machine, request: Request) -> Decision:
         gone = [OffsetDeleted(body.group_id, each.topic, each.partition) for each in decided]
         return Decision(records=[*gone], response=_response(refused, decided))
     if error is not Error.NONE:
-        return Decision(response=OffsetDeleteResponse(error_code=error))
+        raise Refused(error)
     group, is_elsewhere = groups.find(broker, body.group_id), zookeeper_offsets.is_enabled(broker)
     if group is not None:
         error = kind_of(group).delete_offsets_error(group)
     elif not is_elsewhere:
         error = Error.GROUP_ID_NOT_FOUND
     if error is not Error.NONE:
-        return Decision(response=OffsetDeleteResponse(error_code=error))
+        raise Refused(error)
     subscribed = kind_of(group).subscribed_topics(group) if group is not None else set()
     refused, decided = _split_partitions(broker, request, subscribed)
     if is_elsewhere:
@@ -194,11 +189,9 @@ def _tombstones(broker: Broker, group_id: str, decided: list[_PartitionOutcome])
 
 API: Api = Api(
     kafka_apis.OFFSET_DELETE,
-    OffsetDeleteRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=OffsetDeleteResponse,
     earlier_writes=earlier_writes.of_deleted_offsets,
     uncommitted=uncommitted.error_alone,
 )

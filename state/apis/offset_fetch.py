@@ -403,11 +403,9 @@ def _failed(wanted: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponse
 
 API = Api(
     kafka_apis.OFFSET_FETCH,
-    OffsetFetchRequest,
     handle,
     resume=resume,
     complete=complete,
-    response_type=OffsetFetchResponse,
     earlier_writes=earlier_writes.of_fetch,
     uncommitted=_not_coordinator,
 )

@@ -81,4 +81,4 @@ def _refused(
     )
 
 
-API = Api(kafka_apis.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest, handle)
+API = Api(kafka_apis.OFFSET_FOR_LEADER_EPOCH, handle)

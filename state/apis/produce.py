@@ -54,10 +54,7 @@ from brokertwin.state.cluster.machines import Broker, PartitionTail, tail_of
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.events import Choices
-from brokertwin.state.core.records import (
-    BatchAppended,
-    Record,
-)
+from brokertwin.state.core.records import BatchAppended, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
@@ -293,10 +290,7 @@ def _beginnings(
 
 
 def resume(
-    broker: Broker,
-    waiting: PendingRequest,
-    _message: Message,
-    response: AddPartitionsToTxnResponse,
+    broker: Broker, waiting: PendingRequest, _message: Message, response: AddPartitionsToTxnResponse
 ) -> Decision:
     """Append verified batches; retry while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
@@ -620,6 +614,4 @@ def _not_leader(topic: Topic, produced: PartitionProduceData) -> AppendResult:
     return outcome
 
 
-API = Api(
-    kafka_apis.PRODUCE, ProduceRequest, handle, ready=acks.ready, complete=complete, resume=resume
-)
+API = Api(kafka_apis.PRODUCE, handle, ready=acks.ready, complete=complete, resume=resume)

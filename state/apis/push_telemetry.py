@@ -22,10 +22,7 @@ push is rejected once. Source: `ClientMetricsManager.processPushTelemetryRequest
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.generated.push_telemetry import (
-    PushTelemetryRequest,
-    PushTelemetryResponse,
-)
+from brokertwin.protocol.generated.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
 from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.client_instances import ClientInstance
@@ -70,4 +67,4 @@ def _error(broker: Broker, instance: ClientInstance, body: PushTelemetryRequest)
     return Error.NONE
 
 
-API = Api(kafka_apis.PUSH_TELEMETRY, PushTelemetryRequest, handle)
+API = Api(kafka_apis.PUSH_TELEMETRY, handle)

@@ -22,9 +22,9 @@ from brokertwin.protocol.generated.renew_delegation_token import (
     RenewDelegationTokenResponse,
 )
 from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import Token, TokenRefusal
+from brokertwin.state.access.delegation_tokens import Token
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 
 
@@ -32,12 +32,10 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Write the token with its new expiry time."""
     body: RenewDelegationTokenRequest = request.body
     token = requested_token(controller, body.edge)
-    if isinstance(token, TokenRefusal):
-        return _refuse(*token)
     if token.is_expired(controller.now):
-        return _refuse(Error.DELEGATION_TOKEN_EXPIRED)
+        raise Refused(Error.DELEGATION_TOKEN_EXPIRED, expiry_timestamp_ms=0)
     if not token.may_be_renewed_by(request.principal):
-        return _refuse(Error.DELEGATION_TOKEN_OWNER_MISMATCH)
+        raise Refused(Error.DELEGATION_TOKEN_OWNER_MISMATCH, expiry_timestamp_ms=0)
     period_ms = controller.settings.delegation_token_expiry_time_ms
     if body.renew_period_ms > 0:
         period_ms = min(period_ms, body.renew_period_ms)
@@ -46,18 +44,15 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(records=[token.written(expiry)], response=response)
 
 
-def requested_token(controller: Controller, edge: TokenEdge) -> Token | TokenRefusal:
-    """Return the token whose HMAC the client sent, or the error of the request."""
+def requested_token(controller: Controller, edge: TokenEdge) -> Token:
+    """Return the token whose HMAC the client sent. Raises Refused."""
     refused = delegation_tokens.refusal(edge)
     if refused is not None:
-        return refused
+        raise Refused(refused.error, expiry_timestamp_ms=refused.time)
     token = delegation_tokens.by_digest(controller, edge.digest)
-    return token or TokenRefusal(Error.DELEGATION_TOKEN_NOT_FOUND, 0)
+    if token is None:
+        raise Refused(Error.DELEGATION_TOKEN_NOT_FOUND, expiry_timestamp_ms=0)
+    return token
 
 
-def _refuse(error: Error, time: int = 0) -> Decision:
-    response = RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=time)
-    return Decision(response=response)
-
-
-API = Api(kafka_apis.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest, handle)
+API = Api(kafka_apis.RENEW_DELEGATION_TOKEN, handle)

@@ -24,10 +24,7 @@ from brokertwin.protocol.generated.share_acknowledge import (
     ShareAcknowledgeResponsePartitionData,
     ShareAcknowledgeTopicResponse,
 )
-from brokertwin.protocol.generated.shared import (
-    ShareGroupStateResponse,
-    ShareLeaderIdAndEpoch,
-)
+from brokertwin.protocol.generated.shared import ShareGroupStateResponse, ShareLeaderIdAndEpoch
 from brokertwin.state.apis import share_fetch
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster.machines import Broker
@@ -131,6 +128,4 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     return _respond(broker, state)
 
 
-API = Api(
-    kafka_apis.SHARE_ACKNOWLEDGE, ShareAcknowledgeRequest, handle, resume=resume, complete=complete
-)
+API = Api(kafka_apis.SHARE_ACKNOWLEDGE, handle, resume=resume, complete=complete)

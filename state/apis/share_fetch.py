@@ -39,10 +39,7 @@ from brokertwin.protocol.generated.share_fetch import (
     ShareFetchResponse,
     ShareFetchResponsePartitionData,
 )
-from brokertwin.protocol.generated.shared import (
-    ReadShareGroupStateRequest,
-    ShareGroupStateResponse,
-)
+from brokertwin.protocol.generated.shared import ReadShareGroupStateRequest, ShareGroupStateResponse
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster import quota_rates
@@ -541,7 +538,6 @@ def _state_of(waiting: PendingRequest) -> DelayedShareFetch:
 
 API = Api(
     kafka_apis.SHARE_FETCH,
-    ShareFetchRequest,
     handle,
     ready=ready,
     resume=resume,

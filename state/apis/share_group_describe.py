@@ -7,7 +7,6 @@ and their order. Partitions of deleted topics are omitted.
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.generated.share_group_describe import (
-    ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     ShareGroupDescribeResponseAssignment,
     ShareGroupDescribeResponseDescribedGroup,
@@ -81,4 +80,4 @@ _SHARES = DescribeSpec(
     messages=share_offsets.ERROR_MESSAGES,
 )
 
-API = Api(kafka_apis.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, handle)
+API = Api(kafka_apis.SHARE_GROUP_DESCRIBE, handle)

@@ -32,11 +32,11 @@ from brokertwin.state.apis import earlier_writes
 from brokertwin.state.apis.share_requests import MEMBER_ID_CHARACTERS_MAX
 from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import modern_coordinator, share_group_coordinator
 from brokertwin.state.groups.assignments import Target, as_sets
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH
 from brokertwin.state.groups.share_group_coordinator import (
     ShareGroupCoordinator,
     ShareHeartbeat,
@@ -46,18 +46,12 @@ from brokertwin.state.groups.share_group_coordinator import (
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Check the heartbeat and pass it to the group's coordinator."""
-    refused = _refusal(broker, request)
-    if refused is not None:
-        return _refuse(refused)
+    _check(broker, request)
     body: ShareGroupHeartbeatRequest = request.body
     coordinator = share_group_coordinator.find(broker, body.group_id, body.member_epoch)
-    if isinstance(coordinator, Rejection):
-        return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
     beat = coordinator.heartbeat(_heartbeat_of(request))
-    if isinstance(beat, Rejection):
-        return _refuse(beat)
     response = ShareGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
@@ -68,27 +62,23 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=records, response=response, messages=messages)
 
 
-def _refuse(refused: Rejection) -> Decision:
-    response = ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
-    return Decision(response=response)
-
-
-def _refusal(broker: Broker, request: Request) -> Rejection | None:
-    """Return the error that keeps a heartbeat from its group."""
+def _check(broker: Broker, request: Request) -> None:
+    """Refuse a heartbeat that never reaches its group."""
     body: ShareGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.SHARE):
-        return Rejection(Error.UNSUPPORTED_VERSION, None)
+        raise Refused(Error.UNSUPPORTED_VERSION)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
+        raise Refused(Error.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(body.member_id) <= MEMBER_ID_CHARACTERS_MAX:
-        return Rejection(Error.INVALID_REQUEST, None)
+        raise Refused(Error.INVALID_REQUEST)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
-        return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
+        raise Refused(Error.TOPIC_AUTHORIZATION_FAILED)
     why = _invalid(body)
     if why is not None:
-        return Rejection(Error.INVALID_REQUEST, why)
+        raise Refused(Error.INVALID_REQUEST, why)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else Rejection(error, None)
+    if error is not Error.NONE:
+        raise Refused(error)
 
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
@@ -116,9 +106,7 @@ def _heartbeat_of(request: Request) -> ShareHeartbeat:
 
 
 def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator) -> Decision:
-    refused = coordinator.leave(body.member_id)
-    if refused is not None:
-        return _refuse(refused)
+    coordinator.leave(body.member_id)
     response = ShareGroupHeartbeatResponse(member_id=body.member_id, member_epoch=body.member_epoch)
     return Decision(records=coordinator.records, response=response)
 
@@ -137,9 +125,4 @@ def _assignment(assigned: Target) -> ShareGroupHeartbeatResponseAssignment:
     )
 
 
-API = Api(
-    kafka_apis.SHARE_GROUP_HEARTBEAT,
-    ShareGroupHeartbeatRequest,
-    handle,
-    earlier_writes=earlier_writes.of_heartbeat,
-)
+API = Api(kafka_apis.SHARE_GROUP_HEARTBEAT, handle, earlier_writes=earlier_writes.of_heartbeat)

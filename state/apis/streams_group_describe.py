@@ -164,4 +164,4 @@ _STREAMS = DescribeSpec(
     denied_message="The described group uses topics that the client is not authorized to describe.",
 )
 
-API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, handle)
+API = Api(kafka_apis.STREAMS_GROUP_DESCRIBE, handle)

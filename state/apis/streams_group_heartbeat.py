@@ -46,7 +46,7 @@ from brokertwin.state.apis import earlier_writes, streams_bodies
 from brokertwin.state.cluster import coordinators, features, group_configs, topics
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.eras import kafka_4_4
 from brokertwin.state.groups import (
@@ -55,12 +55,7 @@ from brokertwin.state.groups import (
     streams_topics,
     topology_topics,
 )
-from brokertwin.state.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    Rejection,
-)
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from brokertwin.state.groups.streams_coordinator import (
     StreamsGroupCoordinator,
     StreamsHeartbeat,
@@ -74,76 +69,64 @@ NO_LAG = -1
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Check the heartbeat and pass it to the group's coordinator."""
-    decision = _decide(broker, request)
+    try:
+        decision = _decide(broker, request)
+    except Refused as refused:
+        if request.version > 0:
+            refused.fields["acceptable_recovery_lag"] = NO_LAG
+        raise
     response = decision.response
     if request.version > 0 and isinstance(response, StreamsGroupHeartbeatResponse):
-        is_kept = not response.error_code and request.body.member_epoch >= JOIN_EPOCH
+        is_kept = request.body.member_epoch >= JOIN_EPOCH
         response.acceptable_recovery_lag = kafka_4_4.ACCEPTABLE_RECOVERY_LAG if is_kept else NO_LAG
     return decision
 
 
 def _decide(broker: Broker, request: Request) -> Decision:
-    refused = _refusal(broker, request)
-    if refused is not None:
-        return _refuse(refused)
+    _check(broker, request)
     body: StreamsGroupHeartbeatRequest = request.body
     coordinator = streams_coordinator.find(broker, body.group_id, body.member_epoch)
-    if isinstance(coordinator, Rejection):
-        return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
     beat = coordinator.heartbeat(_heartbeat_of(request))
-    if isinstance(beat, Rejection):
-        return _refuse(beat)
     return _response(broker, request, coordinator, beat)
 
 
-def _refuse(refused: Rejection) -> Decision:
-    response = StreamsGroupHeartbeatResponse(
-        error_code=refused.error, error_message=refused.message
-    )
-    return Decision(response=response)
-
-
-def _refusal(broker: Broker, request: Request) -> Rejection | None:
-    """Return the error that keeps a heartbeat from its group."""
+def _check(broker: Broker, request: Request) -> None:
+    """Refuse a heartbeat that never reaches its group."""
     body: StreamsGroupHeartbeatRequest = request.body
     if not broker.has_feature(features.STREAMS):
-        return Rejection(Error.UNSUPPORTED_VERSION, None)
+        raise Refused(Error.UNSUPPORTED_VERSION)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
+        raise Refused(Error.GROUP_AUTHORIZATION_FAILED)
     if body.topology is not None:
-        refused = _topics_refused(broker, request, body.topology)
-        if refused is not None:
-            return refused
+        _check_topics(broker, request, body.topology)
     why = _unsupported(body) or _invalid(body)
     if why is not None:
-        return Rejection(Error.INVALID_REQUEST, why)
-    refused = _changelog_refused(body)
-    if refused is not None:
-        return refused
+        raise Refused(Error.INVALID_REQUEST, why)
+    _check_changelogs(body)
     if body.member_epoch != JOIN_EPOCH and body.topology is not None:
         text = "Topology can only be provided when (re-)joining."
-        return Rejection(Error.INVALID_REQUEST, text)
+        raise Refused(Error.INVALID_REQUEST, text)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else Rejection(error, None)
+    if error is not Error.NONE:
+        raise Refused(error)
 
 
-def _topics_refused(
+def _check_topics(
     broker: Broker, request: Request, topology: StreamsGroupHeartbeatRequestTopology
-) -> Rejection | None:
+) -> None:
     names = list(dict.fromkeys(streams_bodies.topics_of(topology)))
     own = [name for name in names if name in INTERNAL_TOPICS]
     if own:
         text = f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is"
-        return Rejection(Error.STREAMS_INVALID_TOPOLOGY, f"{text} prohibited.")
+        raise Refused(Error.STREAMS_INVALID_TOPOLOGY, f"{text} prohibited.")
     invalid = [name for name in names if topics.name_error(name) is not None]
     if invalid:
         text = f"Topic names {','.join(invalid)} are not valid topic names."
-        return Rejection(Error.STREAMS_INVALID_TOPOLOGY, text)
+        raise Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
     if broker.denied_topics(request, Operation.DESCRIBE, names):
-        return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
-    return None
+        raise Refused(Error.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
@@ -198,8 +181,8 @@ def _invalid_join(body: StreamsGroupHeartbeatRequest) -> str | None:
     return "Topology must be non-null when (re-)joining." if body.topology is None else None
 
 
-def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
-    """Reject partition counts: changelogs follow their source topics."""
+def _check_changelogs(body: StreamsGroupHeartbeatRequest) -> None:
+    """Refuse partition counts: changelogs follow their source topics."""
     is_join = body.member_epoch == JOIN_EPOCH
     parts = body.topology.subtopologies if body.topology is not None and is_join else []
     for topic in (each for part in parts for each in part.state_changelog_topics):
@@ -208,16 +191,15 @@ def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Rejection | None:
                 f"Changelog topic {topic.name} must have an undefined partition count, but it is "
                 f"set to {topic.partitions}."
             )
-            return Rejection(Error.STREAMS_INVALID_TOPOLOGY, text)
-    return None
+            raise Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
 
 
-def _tags(given: list[StreamsKeyValue] | None) -> dict[str, str] | Rejection | None:
+def _tags(given: list[StreamsKeyValue] | None) -> dict[str, str] | Refused | None:
     """Return a member's tags; Kafka fails on duplicate keys."""
     if given is None:
         return None
     tags = {each.key: each.value for each in given}
-    return tags if len(tags) == len(given) else Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+    return tags if len(tags) == len(given) else Refused(Error.UNKNOWN_SERVER_ERROR)
 
 
 def _heartbeat_of(request: Request) -> StreamsHeartbeat:
@@ -248,9 +230,7 @@ def _owned(body: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
 
 
 def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsGroupCoordinator) -> Decision:
-    refused = coordinator.leave(body.member_id, is_shutdown=body.shutdown_application)
-    if refused is not None:
-        return _refuse(refused)
+    coordinator.leave(body.member_id, is_shutdown=body.shutdown_application)
     response = StreamsGroupHeartbeatResponse(
         member_id=body.member_id, member_epoch=body.member_epoch
     )
@@ -311,9 +291,4 @@ def _statuses(
     return statuses
 
 
-API = Api(
-    kafka_apis.STREAMS_GROUP_HEARTBEAT,
-    StreamsGroupHeartbeatRequest,
-    handle,
-    earlier_writes=earlier_writes.of_heartbeat,
-)
+API = Api(kafka_apis.STREAMS_GROUP_HEARTBEAT, handle, earlier_writes=earlier_writes.of_heartbeat)

@@ -7,7 +7,6 @@ by default in Kafka, so each response is 35 UNSUPPORTED_VERSION. Source: respons
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.streams_group_topology_description_update import (
-    StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from brokertwin.state.cluster.machines import Broker
@@ -24,8 +23,4 @@ def handle(_broker: Broker, _request: Request) -> Decision:
     return Decision(response=response)
 
 
-API = Api(
-    kafka_apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
-    StreamsGroupTopologyDescriptionUpdateRequest,
-    handle,
-)
+API = Api(kafka_apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, handle)

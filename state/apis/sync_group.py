@@ -22,10 +22,10 @@ rebalance, members wait for the leader's request. In a consumer group no request
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from brokertwin.protocol.generated.sync_group import SyncGroupRequest
 from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import classic_members, group_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
@@ -41,7 +41,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: SyncGroupRequest = request.body
     error = _early_error(broker, request)
     if error is not Error.NONE:
-        return Decision(response=SyncGroupResponse(error_code=error))
+        raise Refused(error)
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup):
         sync = classic_members.Sync(
@@ -56,7 +56,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     group = coordinator.group
     error = _error(group, body)
     if error is not Error.NONE:
-        return Decision(response=SyncGroupResponse(error_code=error))
+        raise Refused(error)
     member = group.members[body.member_id]
     coordinator.note_sync(body.member_id)
     if group.state is ClassicGroupState.STABLE:
@@ -94,9 +94,5 @@ def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:
 
 
 API = Api(
-    kafka_apis.SYNC_GROUP,
-    SyncGroupRequest,
-    handle,
-    earlier_writes=earlier_writes.of_member,
-    completes_syncs=True,
+    kafka_apis.SYNC_GROUP, handle, earlier_writes=earlier_writes.of_member, completes_syncs=True
 )

@@ -217,10 +217,7 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
 
 
 def resume(
-    broker: Broker,
-    waiting: PendingRequest,
-    _message: Message,
-    response: AddPartitionsToTxnResponse,
+    broker: Broker, waiting: PendingRequest, _message: Message, response: AddPartitionsToTxnResponse
 ) -> Decision:
     """Commit if the coordinator has verified the transaction."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
@@ -427,7 +424,6 @@ def pending_body(waiting: PendingRequest) -> Body:
 
 API: Api = Api(
     kafka_apis.TXN_OFFSET_COMMIT,
-    TxnOffsetCommitRequest,
     handle,
     complete=complete,
     resume=resume,

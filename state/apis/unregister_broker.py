@@ -15,7 +15,7 @@ from brokertwin.protocol.generated.unregister_broker import (
 )
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import BrokerUnregistered
 from brokertwin.state.replication import elections, registrations
@@ -25,11 +25,11 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Remove the broker from all in-sync sets, then from the cluster."""
     body: UnregisterBrokerRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     broker = body.broker_id
     if broker not in controller.registered_brokers():
         text = f"Broker ID {broker} is not currently registered"
-        return _refused(Error.BROKER_ID_NOT_REGISTERED, text)
+        raise Refused(Error.BROKER_ID_NOT_REGISTERED, text)
     registrations.end_session(controller.tables.pending, broker)
     altered = elections.broker_changes(controller, gone=broker)
     return Decision(
@@ -37,8 +37,4 @@ def handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def _refused(error: Error, text: str | None) -> Decision:
-    return Decision(response=UnregisterBrokerResponse(error_code=error, error_message=text))
-
-
-API = Api(kafka_apis.UNREGISTER_BROKER, UnregisterBrokerRequest, handle)
+API = Api(kafka_apis.UNREGISTER_BROKER, handle)

@@ -30,4 +30,4 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(response=UnregisterControllerResponse(error_code=error, error_message=text))
 
 
-API = Api(kafka_apis.UNREGISTER_CONTROLLER, UnregisterControllerRequest, handle)
+API = Api(kafka_apis.UNREGISTER_CONTROLLER, handle)

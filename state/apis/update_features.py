@@ -27,7 +27,7 @@ from brokertwin.protocol.generated.update_features import (
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.records import FeatureLevelChanged, Record
@@ -39,7 +39,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Change all levels, or none."""
     body: UpdateFeaturesRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     updates = {update.feature: update for update in body.feature_updates}
     given = controller.cell.broker_settings
     levels = features.finalized(controller, given)
@@ -47,7 +47,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         fault = _fault(controller, updates[name], levels.get(name, 0), request.version)
         if fault is not None:
             text = "The update failed for all features since the following feature had an error: "
-            return _refused(Error.INVALID_UPDATE_VERSION, text + fault)
+            raise Refused(Error.INVALID_UPDATE_VERSION, text + fault)
     records: list[Record] = [
         FeatureLevelChanged(name, update.max_version_level)
         for name, update in updates.items()
@@ -105,8 +105,4 @@ def _support_error(controller: Controller, name: str, level: int) -> str | None:
     return None
 
 
-def _refused(error: Error, text: str) -> Decision:
-    return Decision(response=UpdateFeaturesResponse(error_code=error, error_message=text))
-
-
-API = Api(kafka_apis.UPDATE_FEATURES, UpdateFeaturesRequest, handle)
+API = Api(kafka_apis.UPDATE_FEATURES, handle)

@@ -37,11 +37,7 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import (
-    BatchAppended,
-    ProducerNoted,
-    Record,
-)
+from brokertwin.state.core.records import BatchAppended, ProducerNoted, Record
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import ProducerStateEntry
@@ -184,10 +180,8 @@ class _Writer:
 
 API = Api(
     kafka_apis.WRITE_TXN_MARKERS,
-    WriteTxnMarkersRequest,
     handle,
     on_reply=on_response,
-    response_type=WriteTxnMarkersResponse,
     uncommitted=uncommitted.error_of_the_log,
     commit_timeout_ms=lambda settings: settings.request_timeout_ms,
     is_sent_when_committed=True,

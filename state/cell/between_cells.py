@@ -244,7 +244,6 @@ class Outward:
         else:
             content = msgspec.json.decode(event.content, type=ReplyEvent)
             response_type = BUILT[content.message.api_key].response_type
-            assert response_type is not None, content.message.api_key
             return _message(content.message), msgspec.json.decode(
                 content.response, type=response_type
             )

@@ -295,8 +295,7 @@ class Cell:
                 return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
         if event.broker not in self._brokers_here:
             return Refusal(
-                Reason.UNKNOWN_BROKER,
-                f"broker {event.broker} is not one of {self._brokers_here}",
+                Reason.UNKNOWN_BROKER, f"broker {event.broker} is not one of {self._brokers_here}"
             )
         if not 0 <= event.reply_to < settings.responses_partitions:
             return Refusal(

@@ -73,9 +73,7 @@ KINDS: dict[str, frozenset[str]] = {
     "pending": frozenset({"wait", "commit", "watch", "timer", "late-metadata", "late-messages"}),
     "in_flight": frozenset({"verifications", "producer-id-request", "busy"}),
     "replication": frozenset(
-        {
-            *("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs"),
-        }
+        {*("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs")}
     ),
     "cluster": frozenset({"network", "told", "heard"}),
 }
@@ -103,11 +101,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
         *core.check(tables.pending, touched),
         *logs.check(tables, touched),
         *cluster.check(
-            tables,
-            settings.brokers_here,
-            settings.has_controller,
-            [*stopped, *unread],
-            touched,
+            tables, settings.brokers_here, settings.has_controller, [*stopped, *unread], touched
         ),
         *replication.check(tables, touched),
         *fetch.check(tables.fetch_sessions, settings.brokers_here, layout, touched),
@@ -283,7 +277,6 @@ def _is_there(tables: CellTables, watched: str) -> bool:
 
 
 def _deadline(cell: Cell) -> Violations:
-    """Check that the clock knows the earliest deadline."""
     earliest = pending.earliest(cell.tables.pending)
     outstanding = cell.meta.outstanding
     if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):

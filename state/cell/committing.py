@@ -50,10 +50,7 @@ from brokertwin.state.core.decision import (
 )
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.pending import LateMessage, PendingCommit
-from brokertwin.state.core.records import (
-    Record,
-    TransactionMetadataWritten,
-)
+from brokertwin.state.core.records import Record, TransactionMetadataWritten
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.groups import classic_coordinator
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
@@ -188,7 +185,6 @@ def _refusals(broker: Broker, request: AnyRequest | None, late: list[Message]) -
     if request is None or not any(each.awaited_by == request.event_id for each in late):
         return []
     response_type = BUILT[request.header.request_api_key].response_type
-    assert response_type is not None, request.header.request_api_key
     return [_prepare(broker, request, response_type())]
 
 
@@ -397,7 +393,6 @@ def _reply(broker: Broker, reply: Reply, error: Error) -> tuple[Message, Body]:
     message = undelayed(reply.message)
     message.awaited_by = reply.awaited_by
     api = BUILT[message.api_key]
-    assert api.response_type is not None, api.name
     response: Body = msgspec.msgpack.decode(reply.response, type=api.response_type)
     if error is Error.NONE:
         return message, response

@@ -61,7 +61,7 @@ from brokertwin.state.cluster.coordinators import (
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
 from brokertwin.state.core import pending
-from brokertwin.state.core.api import Api, NotBuilt
+from brokertwin.state.core.api import Api, NotBuilt, Refused
 from brokertwin.state.core.decision import (
     CONTROLLER,
     AnyRequest,
@@ -168,7 +168,7 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
 """Kind of a timer to its handler, which gets the broker and the rest of the timer's name."""
 
 CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
-    elections.LEADERS_TIMER: elections.fire,
+    elections.LEADERS_TIMER: elections.fire
 }
 """The same for timers of the controller."""
 
@@ -477,7 +477,7 @@ class CellLoop:
             body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
-        if REQUEST_KEY + event.id in tables.pending or COMMIT_KEY + event.id in tables.pending:
+        if tables.pending.has_either(REQUEST_KEY + event.id, COMMIT_KEY + event.id):
             raise EventRefusedError(
                 Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
             )
@@ -495,10 +495,16 @@ class CellLoop:
             event.listener,
         )
         if api.on_controller:
-            self._request_of_controller(event, request, api)
-            return
-        broker = self._brokers.get(event.broker) or self.broker(event.broker)
-        self._carry_out(broker.id, request, api, api.handle(broker, request))
+            machine: Machine | None = self._controller_for(event)
+            if machine is None:
+                return
+        else:
+            machine = self._brokers.get(event.broker) or self.broker(event.broker)
+        try:
+            decision = api.handle(machine, request)
+        except Refused as refused:
+            decision = refused.decision(api)
+        self._carry_out(machine.id, request, api, decision)
 
     def _refuse(self, broker: int) -> None:
         """Refuse a request to a broker that does not serve."""
@@ -507,15 +513,16 @@ class CellLoop:
             detail = f"broker {broker} is stopped"
         raise EventRefusedError(Reason.BROKER_STOPPED, detail)
 
-    def _request_of_controller(self, event: Event, request: Request, api: Api) -> None:
+    def _controller_for(self, event: Event) -> Controller | None:
+        """Return the controller; None if the request was forwarded to its cell."""
         if network.is_severed(self._tables.cluster, event.broker):
             detail = f"broker {event.broker} does not reach the controller, which has to respond"
             raise EventRefusedError(Reason.NO_CONTROLLER, detail)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
             self._outward.forward(event)
-            return
-        self._carry_out(CONTROLLER, request, api, api.handle(self._controller(), request))
+            return None
+        return self._controller()
 
     def _is_held(self) -> bool:
         return self._settings.may_hold and self._event is not None and self._event.is_held
@@ -601,7 +608,10 @@ class CellLoop:
             return
         api = BUILT[message.api_key]
         request = internal_request(api, message, self._event)
-        decision = api.handle(self._machine(message.receiver), request)
+        try:
+            decision = api.handle(self._machine(message.receiver), request)
+        except Refused as refused:
+            decision = refused.decision(api)
         wants_reply = bool(message.awaited_by) or api.on_reply is not None
         is_suspended = self._carry_on(message.receiver, decision, message if wants_reply else None)
         if decision.response is not None and wants_reply and not is_suspended:

@@ -80,8 +80,7 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
         (last_check(interval, before, now), expired) for interval, expired in _intervals(settings)
     ]
     return sorted(
-        [(check, expired) for check, expired in checks if check is not None],
-        key=lambda due: due[0],
+        [(check, expired) for check, expired in checks if check is not None], key=lambda due: due[0]
     )
 
 

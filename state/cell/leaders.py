@@ -42,8 +42,7 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
         return Refusal(Reason.NOT_POSSIBLE, f"there is no partition {move.topic}-{move.partition}")
     if move.leader not in controller.cell.brokers:
         return Refusal(
-            Reason.UNKNOWN_BROKER,
-            f"broker {move.leader} is not one of {controller.cell.brokers}",
+            Reason.UNKNOWN_BROKER, f"broker {move.leader} is not one of {controller.cell.brokers}"
         )
     partition = topic.partitions[move.partition]
     if controller.cell.brokers_here != controller.cell.brokers:
@@ -52,8 +51,7 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
         return Refusal(Reason.NOT_POSSIBLE, f"nobody leads {move.topic}-{move.partition}")
     if partition.leader == move.leader:
         return Refusal(
-            Reason.NOT_POSSIBLE,
-            f"broker {move.leader} leads {move.topic}-{move.partition} already",
+            Reason.NOT_POSSIBLE, f"broker {move.leader} leads {move.topic}-{move.partition} already"
         )
     replicas = list(partition.replicas)
     if move.leader not in replicas:

@@ -19,12 +19,7 @@ from brokertwin.state.cluster.coordinators import (
     partition_for,
 )
 from brokertwin.state.core.applying import applies
-from brokertwin.state.core.records import (
-    PartitionLoaded,
-    PartitionTaken,
-    PartitionUnloaded,
-    Record,
-)
+from brokertwin.state.core.records import PartitionLoaded, PartitionTaken, PartitionUnloaded, Record
 from brokertwin.state.core.tables import MachineTables
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.logs.log import Log, batches_from, log_key
@@ -64,7 +59,6 @@ def forget(at: MachineTables, topic_id: Uuid, partition: int) -> None:
 
 
 def knows_any(at: MachineTables, topic_id: Uuid, partition: int) -> bool:
-    """Whether a coordinator has any state of a partition."""
     return any(coordinated_keys(at, topic_id, partition).values())
 
 

@@ -6,13 +6,7 @@ Also those of client instances (`client_instances.check`).
 from collections.abc import Iterable, Sequence
 
 from brokertwin.state.access import check as access
-from brokertwin.state.cluster import (
-    client_instances,
-    client_quotas,
-    features,
-    given_configs,
-    image,
-)
+from brokertwin.state.cluster import client_instances, client_quotas, features, given_configs, image
 from brokertwin.state.cluster.client_quotas import AnyQuotas
 from brokertwin.state.cluster.image import Topic, TopicName, machine_prefix
 from brokertwin.state.core import pending

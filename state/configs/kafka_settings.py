@@ -73,16 +73,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "controlled.shutdown.enable": ConfigKey(BOOLEAN, "true"),
     "delete.topic.enable": ConfigKey(BOOLEAN, "true"),
     "compression.type": ConfigKey(
-        STRING,
-        "producer",
-        choices=(
-            "uncompressed",
-            "zstd",
-            "lz4",
-            "snappy",
-            "gzip",
-            "producer",
-        ),
+        STRING, "producer", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
     ),
     "compression.gzip.level": ConfigKey(INT, "-1", 1, 9, also=(-1,)),
     "compression.lz4.level": ConfigKey(INT, "9", 1, 17),
@@ -92,14 +83,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "max.request.partition.size.limit": ConfigKey(INT, "2000", 1),
     "unstable.api.versions.enable": ConfigKey(BOOLEAN, "false"),
     "unstable.feature.versions.enable": ConfigKey(BOOLEAN, "false"),
-    "process.roles": ConfigKey(
-        LIST,
-        None,
-        choices=(
-            "broker",
-            "controller",
-        ),
-    ),
+    "process.roles": ConfigKey(LIST, None, choices=("broker", "controller")),
     "node.id": ConfigKey(INT, None, 0),
     "initial.broker.registration.timeout.ms": ConfigKey(INT, "60000"),
     "broker.heartbeat.interval.ms": ConfigKey(INT, "2000"),
@@ -158,27 +142,13 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "unclean.leader.election.interval.ms": ConfigKey(LONG, "300000", 1),
     "unclean.leader.election.enable": ConfigKey(BOOLEAN, "false"),
     "security.inter.broker.protocol": ConfigKey(
-        STRING,
-        "PLAINTEXT",
-        choices=(
-            "PLAINTEXT",
-            "SSL",
-            "SASL_PLAINTEXT",
-            "SASL_SSL",
-        ),
+        STRING, "PLAINTEXT", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     ),
     "inter.broker.listener.name": ConfigKey(STRING, None),
     "replica.selector.class": ConfigKey(STRING, None),
     "follower.fetch.last.tiered.offset.enable": ConfigKey(BOOLEAN, "false"),
     "group.coordinator.rebalance.protocols": ConfigKey(
-        LIST,
-        "classic,consumer,streams",
-        choices=(
-            "consumer",
-            "classic",
-            "share",
-            "streams",
-        ),
+        LIST, "classic,consumer,streams", choices=("consumer", "classic", "share", "streams")
     ),
     "group.coordinator.threads": ConfigKey(INT, "4", 1),
     "group.coordinator.background.threads": ConfigKey(INT, "2", 1),
@@ -208,12 +178,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "group.consumer.migration.policy": ConfigKey(
         STRING,
         "bidirectional",
-        choices=(
-            "DISABLED",
-            "DOWNGRADE",
-            "UPGRADE",
-            "BIDIRECTIONAL",
-        ),
+        choices=("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
         ignores_case=True,
     ),
     "group.consumer.assignment.interval.ms": ConfigKey(INT, "1000", 0),
@@ -270,14 +235,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "log.retention.hours": ConfigKey(INT, "168"),
     "log.retention.bytes": ConfigKey(LONG, "-1"),
     "log.retention.check.interval.ms": ConfigKey(LONG, "300000", 1),
-    "log.cleanup.policy": ConfigKey(
-        LIST,
-        "delete",
-        choices=(
-            "compact",
-            "delete",
-        ),
-    ),
+    "log.cleanup.policy": ConfigKey(LIST, "delete", choices=("compact", "delete")),
     "log.index.size.max.bytes": ConfigKey(INT, "10485760", 4),
     "log.index.interval.bytes": ConfigKey(INT, "4096", 0),
     "log.flush.interval.messages": ConfigKey(LONG, "9223372036854775807", 1),
@@ -291,12 +249,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "auto.create.topics.enable": ConfigKey(BOOLEAN, "true"),
     "min.insync.replicas": ConfigKey(INT, "1", 1),
     "log.message.timestamp.type": ConfigKey(
-        STRING,
-        "CreateTime",
-        choices=(
-            "CreateTime",
-            "LogAppendTime",
-        ),
+        STRING, "CreateTime", choices=("CreateTime", "LogAppendTime")
     ),
     "log.message.timestamp.before.max.ms": ConfigKey(LONG, "9223372036854775807", 0),
     "log.message.timestamp.after.max.ms": ConfigKey(LONG, "3600000", 0),
@@ -377,15 +330,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "principal.builder.class": ConfigKey(
         CLASS, "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
     ),
-    "ssl.client.auth": ConfigKey(
-        STRING,
-        "none",
-        choices=(
-            "required",
-            "requested",
-            "none",
-        ),
-    ),
+    "ssl.client.auth": ConfigKey(STRING, "none", choices=("required", "requested", "none")),
     "ssl.principal.mapping.rules": ConfigKey(STRING, "DEFAULT"),
     "ssl.allow.dn.changes": ConfigKey(BOOLEAN, "false"),
     "ssl.allow.san.changes": ConfigKey(BOOLEAN, "false"),
@@ -439,13 +384,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "sasl.oauthbearer.client.credentials.client.id": ConfigKey(STRING, None),
     "sasl.oauthbearer.client.credentials.client.secret": ConfigKey(PASSWORD, None),
     "sasl.oauthbearer.assertion.algorithm": ConfigKey(
-        STRING,
-        "RS256",
-        choices=(
-            "ES256",
-            "RS256",
-        ),
-        ignores_case=True,
+        STRING, "RS256", choices=("ES256", "RS256"), ignores_case=True
     ),
     "sasl.oauthbearer.assertion.claim.aud": ConfigKey(STRING, None),
     "sasl.oauthbearer.assertion.claim.exp.seconds": ConfigKey(INT, "300", 0, 86400),

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol import codec
 from brokertwin.protocol.bodies import Body, Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import Decider, KafkaApi
-from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request, Resumed
 from brokertwin.state.core.settings import BrokerSettings
 
 
@@ -19,20 +20,37 @@ class NotBuilt(Exception):
     """
 
 
+class Refused(Exception):
+    """Raised by `Api.handle`: the response is an error alone. Changed volatile state stays.
+
+    `fields` are other fields of the response, `resumed` responses to other pending requests.
+    """
+
+    def __init__(self, error: Error, message: str | None = None, **fields: Any) -> None:
+        super().__init__(error, message)
+        self.error, self.message, self.fields = error, message, fields
+        self.resumed: list[Resumed] = []
+
+    def decision(self, api: "Api") -> Decision:
+        fields = {"error_code": int(self.error), **self.fields}
+        if self.message is not None:
+            fields["error_message"] = self.message
+        return Decision(response=api.response_type(**fields), resumed=self.resumed)
+
+
 class Api(msgspec.Struct, frozen=True):
     """An API and the handlers of its requests.
 
     Attributes:
         kafka: the facts that do not need this code (`brokertwin/protocol/kafka_apis.py`).
-        request_type: the request's body.
         handle: decides on a request: `handle(machine, request)`, on a broker or the controller.
+            Raises Refused.
         ready: whether a pending request can complete before its deadline: `ready(broker,
             waiting)`.
         complete: responds to a pending request: `complete(broker, waiting)`.
         resume: takes the reply that a pending request waits for: `resume(broker, waiting, message,
             response)`.
         on_reply: takes a reply that no request waits for: `on_reply(machine, message, response)`.
-        response_type: the response's body; needed if brokers send such requests to each other.
         earlier_writes: the partitions of internal topics whose present content must be committed
             before a response without records is sent: `earlier_writes(broker, body, response)`.
         results: the error codes of a response that are results: if nothing is committed, they are
@@ -50,16 +68,15 @@ class Api(msgspec.Struct, frozen=True):
         name: in Kafka's request log.
         versions: the first and the last one.
         on_controller: whether the controller decides.
+        request_type, response_type: the bodies.
     """
 
     kafka: KafkaApi
-    request_type: type[Body]
     handle: Callable[[Any, Request], Decision]
     ready: Callable[[Any, PendingRequest], bool] | None = None
     complete: Callable[[Any, PendingRequest], Decision] | None = None
     resume: Callable[[Any, PendingRequest, Message, Any], Decision] | None = None
     on_reply: Callable[[Any, Message, Any], Decision] | None = None
-    response_type: type[Body] | None = None
     earlier_writes: Callable[[Any, Any, Any], Iterable[tuple[Uuid, int] | None]] | None = None
     results: frozenset[Error] = frozenset({Error.NONE})
     uncommitted: Callable[[Any, Error, BrokerSettings], Body] | None = None
@@ -73,6 +90,8 @@ class Api(msgspec.Struct, frozen=True):
     name: str = ""
     versions: tuple[int, int] = (0, -1)
     on_controller: bool = False
+    request_type: type[Body] = Body
+    response_type: type[Body] = Body
 
     def __post_init__(self) -> None:
         kafka = self.kafka
@@ -81,6 +100,9 @@ class Api(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "versions", (kafka.first, kafka.last))
         is_controllers = kafka.handler is Decider.CONTROLLER
         msgspec.structs.force_setattr(self, "on_controller", is_controllers)
+        if self.request_type is Body:
+            msgspec.structs.force_setattr(self, "request_type", codec.request_type(kafka.key))
+            msgspec.structs.force_setattr(self, "response_type", codec.response_type(kafka.key))
 
     def decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self.request_type)

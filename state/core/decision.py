@@ -10,12 +10,7 @@ import msgspec
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import Body, Uuid
 from brokertwin.state.core.events import Choices, RequestHeader
-from brokertwin.state.core.records import (
-    PartitionAltered,
-    PartitionChanged,
-    PartitionTaken,
-    Record,
-)
+from brokertwin.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken, Record
 
 CONTROLLER = -1
 """The controller's place among the machines of a cell; brokers have their ids, 0 and up."""

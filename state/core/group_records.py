@@ -6,11 +6,7 @@ Kafka. `state/groups` says when they are written and applies them.
 
 import msgspec
 
-from brokertwin.protocol.generated import (
-    consumer_group_rows,
-    share_group_rows,
-    streams_group_rows,
-)
+from brokertwin.protocol.generated import consumer_group_rows, share_group_rows, streams_group_rows
 from brokertwin.protocol.generated.group_rows import GroupMetadataKey, GroupMetadataValue
 
 GroupKey = (

@@ -11,11 +11,7 @@ coordinators.
 import msgspec
 
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.protocol.bodies import (
-    ZERO_UUID,
-    Float64,
-    Uuid,
-)
+from brokertwin.protocol.bodies import ZERO_UUID, Float64, Uuid
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.share_records import ShareStateWritten
 

@@ -22,14 +22,8 @@ import msgspec
 
 from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import NONE, Error
-from brokertwin.protocol.generated.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsResponse,
-)
-from brokertwin.protocol.generated.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
+from brokertwin.protocol.generated.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from brokertwin.protocol.generated.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message
@@ -38,12 +32,10 @@ from brokertwin.state.groups import committed_offsets
 
 
 def path(group_id: str, topic: str, partition: int) -> str:
-    """Path of the node of a committed offset."""
     return f"/consumers/{group_id}/offsets/{topic}/{partition}"
 
 
 def is_enabled(machine: Machine) -> bool:
-    """True if ZooKeeper stores the committed offsets."""
     return machine.settings.brokertwin_offset_storage == "zookeeper"
 
 

@@ -5,13 +5,7 @@ Bodies have no record bytes: a response has batch headers, or the sealed part of
 
 from msgspec import UNSET, UnsetType
 
-from brokertwin.protocol.bodies import (
-    ZERO_UUID,
-    Body,
-    Int16,
-    Int32,
-    Uuid,
-)
+from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
@@ -54,7 +48,6 @@ def topic_of(
 
 
 def forgotten(body: FetchRequest) -> list[str]:
-    """Identities of the partitions that the request removes from its session."""
     return [
         f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data
@@ -94,9 +87,7 @@ def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
             topic=topic.topic,
             partitions=[
                 FetchResponsePartitionData(
-                    partition_index=each.partition,
-                    error_code=error,
-                    aborted_transactions=[],
+                    partition_index=each.partition, error_code=error, aborted_transactions=[]
                 )
                 for each in topic.partitions
             ],

@@ -5,10 +5,7 @@ assignment arrives. So handlers of other requests build these responses, too.
 """
 
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.generated.join_group import (
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-)
+from brokertwin.protocol.generated.join_group import JoinGroupResponse, JoinGroupResponseMember
 from brokertwin.protocol.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicMember
 

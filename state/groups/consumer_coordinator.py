@@ -27,6 +27,7 @@ from brokertwin.protocol.generated.consumer_group_rows import ClassicMemberMetad
 from brokertwin.protocol.generated.group_rows import GroupMetadataKey
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import (
@@ -46,7 +47,6 @@ from brokertwin.state.groups.consumer_group import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
-    Rejection,
 )
 from brokertwin.state.groups.member_assignment import Owned
 from brokertwin.state.groups.modern_coordinator import (
@@ -111,15 +111,11 @@ class MemberUpdate(NamedTuple):
 
 
 class ConsumerHeartbeatResult(NamedTuple):
-    """The member before and after a heartbeat."""
-
     before: ConsumerMember
     after: ConsumerMember
 
 
-def find(
-    broker: Broker, group_id: str, member_epoch: int
-) -> "ConsumerGroupCoordinator | Rejection":
+def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerGroupCoordinator":
     """Return the coordinator for a heartbeat's group, or the error.
 
     A join creates the group. It replaces an empty classic group and converts one with members.
@@ -129,7 +125,7 @@ def find(
     if isinstance(group, ConsumerGroup):
         return ConsumerGroupCoordinator(broker, group)
     if group is None and not is_join:
-        return not_found(_KIND, group_id, member_epoch)
+        raise not_found(_KIND, group_id, member_epoch)
     if group is None:
         return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id))
     if is_join and isinstance(group, ClassicGroup):
@@ -137,22 +133,27 @@ def find(
             return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id), group)
         if group.members:
             return _upgraded(broker, group)
-    return other_kind(_KIND, group_id)
+    raise other_kind(_KIND, group_id)
 
 
-def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator | Rejection":
+def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator":
     """Return the coordinator of a classic group that this heartbeat converts."""
-    converted = conversion.upgrade(broker, group)
-    responses: list[Resumed] = []
-    if conversion.ends_pending_requests(broker, group):
-        waiting = ClassicGroupCoordinator(broker, group.group_id)
-        waiting.reject_pending(Error.REBALANCE_IN_PROGRESS)
-        responses = waiting.responses
-    if isinstance(converted, Rejection):
-        return converted._replace(responses=tuple(responses))
+    try:
+        converted = conversion.upgrade(broker, group)
+    except Refused as refused:
+        refused.resumed = _end_pending_requests(broker, group)
+        raise
     coordinator = ConsumerGroupCoordinator(broker, converted, group)
-    coordinator.responses = responses
+    coordinator.responses = _end_pending_requests(broker, group)
     return coordinator
+
+
+def _end_pending_requests(broker: Broker, group: ClassicGroup) -> list[Resumed]:
+    if not conversion.ends_pending_requests(broker, group):
+        return []
+    waiting = ClassicGroupCoordinator(broker, group.group_id)
+    waiting.reject_pending(Error.REBALANCE_IN_PROGRESS)
+    return waiting.responses
 
 
 class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
@@ -174,25 +175,18 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
 
     # Heartbeats
 
-    def heartbeat(self, heartbeat: ConsumerHeartbeat) -> ConsumerHeartbeatResult | Rejection:
+    def heartbeat(self, heartbeat: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         members, max_size = self.group.members, self._broker.settings.group_consumer_max_size
         full = size_error(_KIND, members, max_size)
         if full is not None and heartbeat.member_id not in members:
-            return self._with_responses(full)
+            raise full
         before = self._member(heartbeat)
-        if isinstance(before, Rejection):
-            return self._with_responses(before)
-        rejection = self._invalid_regex(heartbeat)
-        if rejection is not None:
-            return self._with_responses(rejection)
+        self._check_regex(heartbeat)
         after = self.join(before, heartbeat)
         if self._is_upgrade:
             self._restart_classic_sessions(heartbeat)
         self._restart_session(after.member_id)
         return ConsumerHeartbeatResult(before, after)
-
-    def _with_responses(self, rejection: Rejection) -> Rejection:
-        return rejection._replace(responses=tuple(self.responses))
 
     def join(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
         """Update, assign and reconcile a member of either protocol."""
@@ -202,9 +196,10 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         self._resolve(change, heartbeat)
         return after
 
-    def _invalid_regex(self, heartbeat: ConsumerHeartbeat) -> Rejection | None:
+    def _check_regex(self, heartbeat: ConsumerHeartbeat) -> None:
         why = regex_resolution.invalid(self.group, heartbeat.topic_regex)
-        return None if why is None else Rejection(Error.INVALID_REGULAR_EXPRESSION, why)
+        if why is not None:
+            raise Refused(Error.INVALID_REGULAR_EXPRESSION, why)
 
     def update(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> MemberUpdate:
         """Write a member's new metadata, and a new group epoch if topics change."""
@@ -238,14 +233,14 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
                 self._broker, group, after, (epoch, metadata_hash), heartbeat.denied
             )
 
-    def _member(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember | Rejection:
+    def _member(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
         """Return the member of a heartbeat; a new one has epoch 0 and no topics."""
         is_join = heartbeat.member_epoch == JOIN_EPOCH
         member = self.group.members.get(heartbeat.member_id)
         static = self.group.static_member(heartbeat.instance_id)
         if heartbeat.instance_id is not None and static is None and not is_join:
             unknown = f"Instance id {heartbeat.instance_id} is unknown."
-            return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
+            raise Refused(Error.UNKNOWN_MEMBER_ID, unknown)
         if static is not None:
             return (
                 self._rejoin(static, heartbeat)
@@ -255,12 +250,10 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         if member is None and is_join:
             return ConsumerMember(heartbeat.member_id)
         if member is None:
-            return self._unknown(heartbeat.member_id)
+            raise self._unknown(heartbeat.member_id)
         return _valid_member(member, heartbeat)
 
-    def _rejoin(
-        self, static: ConsumerMember, heartbeat: ConsumerHeartbeat
-    ) -> ConsumerMember | Rejection:
+    def _rejoin(self, static: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
         """Return a static member that rejoins after leaving temporarily."""
         if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:
             member_name = (
@@ -268,10 +261,8 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             )
             owner = f"the instance id is owned by {static.member_id} member."
             because = f"{member_name} cannot join the group because {owner}"
-            return Rejection(Error.UNRELEASED_INSTANCE_ID, because)
-        rejection = self._invalid_regex(heartbeat)
-        if rejection is not None:
-            return rejection
+            raise Refused(Error.UNRELEASED_INSTANCE_ID, because)
+        self._check_regex(heartbeat)
         return self.replace(static, heartbeat.member_id)
 
     def replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -355,23 +346,22 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
 
     # Leaving
 
-    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Rejection | None:
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> None:
         """Handle a leave; a static member may leave temporarily (epoch -2)."""
         member = self.group.members.get(member_id)
         if instance_id is not None:
             member = self.group.static_member(instance_id)
             if member is None:
                 unknown = f"Instance id {instance_id} is unknown."
-                return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
+                raise Refused(Error.UNKNOWN_MEMBER_ID, unknown)
             if member.member_id != member_id:
-                return _fenced_instance(member, member_id, instance_id)
+                raise _fenced_instance(member, member_id, instance_id)
         if member is None:
-            return self._unknown(member_id)
+            raise self._unknown(member_id)
         if instance_id is not None and epoch == STATIC_LEAVE_EPOCH:
             self._leave_temporarily(member)
         else:
             self.fence([member])
-        return None
 
     def _leave_temporarily(self, member: ConsumerMember) -> None:
         """Keep a static member's partitions and session until it rejoins."""
@@ -461,7 +451,6 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
 
 
 def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember) -> None:
-    """Restart the session timeout of a member of the classic protocol."""
     heartbeat = member.classic_member_metadata
     assert heartbeat is not None, member.member_id
     deadline = broker.now + heartbeat.session_timeout_ms
@@ -489,25 +478,21 @@ def _updated(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMe
     )
 
 
-def _valid_static_member(
-    static: ConsumerMember, heartbeat: ConsumerHeartbeat
-) -> ConsumerMember | Rejection:
+def _valid_static_member(static: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
     """Return a static member whose heartbeat has a valid id and epoch."""
     if static.member_id != heartbeat.member_id:
-        return _fenced_instance(static, heartbeat.member_id, heartbeat.instance_id)
+        raise _fenced_instance(static, heartbeat.member_id, heartbeat.instance_id)
     return _valid_member(static, heartbeat)
 
 
-def _fenced_instance(static: ConsumerMember, member_id: str, instance_id: str | None) -> Rejection:
+def _fenced_instance(static: ConsumerMember, member_id: str, instance_id: str | None) -> Refused:
     member_name = f"Static member {member_id} with instance id {instance_id}"
-    return Rejection(
+    return Refused(
         Error.FENCED_INSTANCE_ID, f"{member_name} was fenced by member {static.member_id}."
     )
 
 
-def _valid_member(
-    member: ConsumerMember, heartbeat: ConsumerHeartbeat
-) -> ConsumerMember | Rejection:
+def _valid_member(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
     """Return the member if its epoch is valid, else 110 FENCED_MEMBER_EPOCH.
 
     The previous epoch is valid if a response was lost: the member then owns only partitions that
@@ -521,7 +506,7 @@ def _valid_member(
     )
     if epoch < known and is_lost_response:
         return member
-    return Rejection(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, known))
+    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, known))
 
 
 def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:

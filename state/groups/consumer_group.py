@@ -25,7 +25,6 @@ from brokertwin.protocol.generated.consumer_group_rows import (
     ClassicProtocol,
     ConsumerGroupRegularExpressionValue,
 )
-from brokertwin.state.core.decision import Resumed
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
 from brokertwin.state.groups.assignments import Assigned, Target
 from brokertwin.state.groups.classic_group import CONSUMER
@@ -52,14 +51,6 @@ class ConsumerMemberState(IntEnum):
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
-
-
-class Rejection(NamedTuple):
-    """The error of a request, with responses to other pending requests."""
-
-    error: Error
-    message: str | None
-    responses: tuple[Resumed, ...] = ()
 
 
 class ConsumerMember(msgspec.Struct, frozen=True):
@@ -192,7 +183,6 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return partition in self.partition_epochs.get(topic_id, {})
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """True if a classic member with these protocols can join."""
         if protocol_type != CONSUMER:
             return False
         return any(self.supporters.get(each, 0) == self.classic_members for each in protocols)
@@ -307,9 +297,7 @@ class Subscriptions(NamedTuple):
 
 
 def subscriptions_of(
-    group: ConsumerGroup,
-    former: Iterable[ConsumerMember] = (),
-    new: Iterable[ConsumerMember] = (),
+    group: ConsumerGroup, former: Iterable[ConsumerMember] = (), new: Iterable[ConsumerMember] = ()
 ) -> Subscriptions:
     """Return a group's subscriptions after some members are replaced."""
     removed, added = list(former), list(new)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Refused
 from brokertwin.state.groups import consumer_protocol, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.classic_group import (
@@ -25,12 +26,7 @@ from brokertwin.state.groups.classic_group import (
     ClassicGroupState,
     ClassicMember,
 )
-from brokertwin.state.groups.consumer_group import (
-    ConsumerGroup,
-    ConsumerMember,
-    Rejection,
-    classic_metadata,
-)
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, classic_metadata
 from brokertwin.state.groups.consumer_protocol import Partitions
 
 BOTH_WAYS, UP, DOWN, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
@@ -52,7 +48,7 @@ class _SharedError(ValueError):
     """The leader has assigned a partition to two members."""
 
 
-def upgrade(broker: Broker, group: ClassicGroup) -> ConsumerGroup | Rejection:
+def upgrade(broker: Broker, group: ClassicGroup) -> ConsumerGroup:
     """Return the consumer group for a classic group with members.
 
     Pending joins and syncs are rejected even if the conversion fails, as in Kafka.
@@ -60,26 +56,25 @@ def upgrade(broker: Broker, group: ClassicGroup) -> ConsumerGroup | Rejection:
     why = _upgrade_error(broker, group)
     if why is not None:
         what = f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
-        return Rejection(Error.GROUP_ID_NOT_FOUND, what)
+        raise Refused(Error.GROUP_ID_NOT_FOUND, what)
     if group.protocol_name is None:
-        return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+        raise Refused(Error.UNKNOWN_SERVER_ERROR)
     try:
         return _converted(broker, group, group.protocol_name)
     except MalformedError:
         why = "the embedded consumer protocol is malformed."
     except _SharedError:
-        return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+        raise Refused(Error.UNKNOWN_SERVER_ERROR) from None
     except _UserDataError:
         why = (
             "an unsupported custom assignor is in use. Please refer to the documentation or switch "
             "to a default assignor before re-attempting the upgrade."
         )
     what = f"Cannot upgrade classic group {group.group_id} to consumer group because {why}"
-    return Rejection(Error.GROUP_ID_NOT_FOUND, what)
+    raise Refused(Error.GROUP_ID_NOT_FOUND, what)
 
 
 def ends_pending_requests(broker: Broker, group: ClassicGroup) -> bool:
-    """True if a conversion is attempted, which rejects pending requests."""
     return _upgrade_error(broker, group) is None
 
 
@@ -157,7 +152,6 @@ class Downgrade(NamedTuple):
 
 
 def may_downgrade(broker: Broker, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
-    """True if the group becomes classic when these members leave."""
     leaving_members = list(leaving)
     remaining = len(group.members) - len(leaving_members)
     classic = group.classic_members - sum(each.uses_classic_protocol for each in leaving_members)
@@ -165,7 +159,6 @@ def may_downgrade(broker: Broker, group: ConsumerGroup, leaving: Iterable[Consum
 
 
 def may_downgrade_without(broker: Broker, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """True if the group becomes classic when this member is replaced."""
     is_last = group.classic_members == len(group.members) - 1
     is_consumer = not replaced.uses_classic_protocol
     return is_last and is_consumer and _is_allowed(broker, len(group.members))

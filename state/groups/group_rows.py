@@ -7,11 +7,7 @@ group-coordinator. A null value is a tombstone. `group_records` reads rows of re
 from collections.abc import Callable
 from typing import Any, get_args
 
-from brokertwin.protocol.generated import (
-    consumer_group_rows,
-    share_group_rows,
-    streams_group_rows,
-)
+from brokertwin.protocol.generated import consumer_group_rows, share_group_rows, streams_group_rows
 from brokertwin.protocol.generated.group_rows import GroupMetadataKey, GroupMetadataValue
 from brokertwin.protocol.rows import Encoded
 from brokertwin.state.core.applying import applies

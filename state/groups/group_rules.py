@@ -18,12 +18,7 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
-from brokertwin.state.groups.classic_group import (
-    CONSUMER,
-    NO_TIME,
-    ClassicGroup,
-    ClassicGroupState,
-)
+from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.group_kind import GroupKind, OffsetCommitCheck
 
 
@@ -50,13 +45,11 @@ class ClassicKind(GroupKind[ClassicGroup]):
     name = "classic"
 
     def fire(self, broker: Broker, group_id: str, timer: str) -> Decision:
-        """Handle an expired timer of a group."""
         coordinator = ClassicGroupCoordinator(broker, group_id)
         assert not coordinator.is_new, f"timer of an unknown group: {group_id} {timer}"
         return coordinator.fire(timer)
 
     def expire(self, broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-        """Remove members as if their sessions had expired."""
         coordinator = ClassicGroupCoordinator(broker, group_id)
         for member_id in member_ids:
             coordinator.session_expired(member_id)

@@ -9,12 +9,7 @@ from typing import Any
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.records import OffsetDeleted, Record
-from brokertwin.state.groups import (
-    classic_coordinator,
-    committed_offsets,
-    groups,
-    streams_live,
-)
+from brokertwin.state.groups import classic_coordinator, committed_offsets, groups, streams_live
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.groups.consumer_rules import ConsumerKind

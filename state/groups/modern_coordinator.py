@@ -10,10 +10,11 @@ from typing import Any, Generic
 from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.decision import Request, Resumed
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH
 from brokertwin.state.groups.groups import Modern
 
 
@@ -40,9 +41,9 @@ class ModernGroupCoordinator(ABC, Generic[Modern]):
     def load(self) -> None:
         """Start the timeouts of a group taken over from another coordinator."""
 
-    def _unknown(self, member_id: str) -> Rejection:
+    def _unknown(self, member_id: str) -> Refused:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
 
     def _is_early(self, interval_ms: int) -> bool:
         """Whether a new assignment would come within the interval after the last one."""
@@ -67,23 +68,23 @@ def new_member_id(request: Request) -> str:
     return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
-def not_found(kind: str, group_id: str, member_epoch: int) -> Rejection:
+def not_found(kind: str, group_id: str, member_epoch: int) -> Refused:
     """Return the error of a heartbeat for a missing group; `kind` is its name in lower case."""
     what = "Group" if member_epoch < JOIN_EPOCH else f"{kind.capitalize()} group"
-    return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 
 
-def other_kind(kind: str, group_id: str) -> Rejection:
+def other_kind(kind: str, group_id: str) -> Refused:
     """Return the error of a request for a group that is not of this kind."""
-    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
+    return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
 
 
-def size_error(kind: str, members: Collection[str], size_max: int) -> Rejection | None:
+def size_error(kind: str, members: Collection[str], size_max: int) -> Refused | None:
     """Return the error of a join to a group without room."""
     if len(members) < size_max:
         return None
     limit = f"The {kind} group has reached its maximum capacity of {size_max} members."
-    return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
+    return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
 
 
 def epoch_message(kind: str, epoch: int, known: int, detail: str = "") -> str:

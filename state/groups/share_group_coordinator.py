@@ -30,12 +30,13 @@ from brokertwin.protocol.generated.share_group_rows import TopicPartitionsInfo
 from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups import share_group_records as rows
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target, as_sets
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
@@ -70,13 +71,11 @@ class ShareHeartbeat(NamedTuple):
 
 
 class ShareHeartbeatResult(NamedTuple):
-    """The member before and after a heartbeat."""
-
     before: ShareGroupMember
     after: ShareGroupMember
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator | Rejection":
+def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator":
     """Return the coordinator for a heartbeat's group, or the error.
 
     A join creates the group.
@@ -85,10 +84,10 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordin
     if isinstance(group, ShareGroup):
         return ShareGroupCoordinator(broker, group)
     if group is not None:
-        return other_kind(SHARE, group_id)
+        raise other_kind(SHARE, group_id)
     if member_epoch == JOIN_EPOCH:
         return ShareGroupCoordinator(broker, ShareGroup(group_id))
-    return not_found(SHARE, group_id, member_epoch)
+    raise not_found(SHARE, group_id, member_epoch)
 
 
 class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
@@ -101,18 +100,16 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         super().__init__(broker, group)
         self.messages: list[Message] = []
 
-    def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult | Rejection:
+    def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
         group = self.group
         full = size_error(SHARE, group.members, group_configs.share_max_size(self._broker))
         if full is not None and heartbeat.member_id not in group.members:
-            return full
+            raise full
         before = group.members.get(heartbeat.member_id)
         if before is None and heartbeat.member_epoch != JOIN_EPOCH:
-            return self._unknown(heartbeat.member_id)
+            raise self._unknown(heartbeat.member_id)
         before = before or ShareGroupMember(heartbeat.member_id)
-        rejection = _epoch_error(before, heartbeat.member_epoch)
-        if rejection is not None:
-            return rejection
+        _check_epoch(before, heartbeat.member_epoch)
         after = _updated(before, heartbeat)
         if after != before:
             self.records.append(rows.member_metadata(group.group_id, after))
@@ -124,12 +121,11 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         self._initialize(group_epoch, counts)
         return ShareHeartbeatResult(before, after)
 
-    def leave(self, member_id: str) -> Rejection | None:
+    def leave(self, member_id: str) -> None:
         member = self.group.members.get(member_id)
         if member is None:
-            return self._unknown(member_id)
+            raise self._unknown(member_id)
         self.fence([member])
-        return None
 
     def fence(self, members: list[ShareGroupMember]) -> None:
         """Remove members and bump the group epoch for each."""
@@ -354,11 +350,11 @@ def _updated(member: ShareGroupMember, heartbeat: ShareHeartbeat) -> ShareGroupM
     )
 
 
-def _epoch_error(member: ShareGroupMember, epoch: int) -> Rejection | None:
-    """Return 110 FENCED_MEMBER_EPOCH, unless the epoch is current or previous."""
+def _check_epoch(member: ShareGroupMember, epoch: int) -> None:
+    """Refuse a heartbeat with 110 FENCED_MEMBER_EPOCH if its epoch is not current or previous."""
     current, previous = member.member_epoch, member.previous_member_epoch
     if epoch in (JOIN_EPOCH, current) or (epoch < current and epoch == previous):
-        return None
+        return
     mismatch = f", and it does not match the previous member epoch ({previous})"
     detail = "" if epoch > current else mismatch
-    return Rejection(Error.FENCED_MEMBER_EPOCH, epoch_message(SHARE, epoch, current, detail))
+    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(SHARE, epoch, current, detail))

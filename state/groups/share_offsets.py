@@ -13,10 +13,10 @@ from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.decision import Condition, Decision, Message, Request
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import group_rules, groups, share_states
-from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.modern_coordinator import other_kind
 from brokertwin.state.groups.share_group import SHARE, ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
@@ -74,7 +74,7 @@ def wait_for_coordinators(
     )
 
 
-def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
+def empty_group(broker: Broker, group_id: str) -> ShareGroup | None:
     """Return a share group without members; None if it does not exist.
 
     Rejections: 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND.
@@ -83,9 +83,9 @@ def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
     if group is None:
         return None
     if not isinstance(group, ShareGroup):
-        return other_kind(SHARE, group_id)
+        raise other_kind(SHARE, group_id)
     if group.members:
-        return Rejection(Error.NON_EMPTY_GROUP, "The group is not empty.")
+        raise Refused(Error.NON_EMPTY_GROUP, "The group is not empty.")
     return group
 
 

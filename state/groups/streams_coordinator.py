@@ -23,6 +23,7 @@ from brokertwin.protocol.generated.group_rows import GroupMetadataKey
 from brokertwin.protocol.generated.streams_group_rows import Endpoint, StreamsGroupTopologyValue
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.groups import (
@@ -35,7 +36,7 @@ from brokertwin.state.groups import (
 )
 from brokertwin.state.groups import streams_group_records as rows
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
@@ -83,7 +84,7 @@ class StreamsHeartbeat(NamedTuple):
     owned: TargetTasks | None
     process_id: str | None
     user_endpoint: Endpoint | None
-    client_tags: dict[str, str] | Rejection | None
+    client_tags: dict[str, str] | Refused | None
     is_shutdown: bool
     client_id: str
     client_host: str
@@ -109,7 +110,7 @@ class StreamsHeartbeatResult(NamedTuple):
     missing: list[StreamsInternalTopic]
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoordinator | Rejection":
+def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoordinator":
     """Return the coordinator for a heartbeat's group, or the error.
 
     A join creates the group and replaces an empty classic group.
@@ -119,11 +120,11 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoord
         return StreamsGroupCoordinator(broker, group)
     is_join = member_epoch == JOIN_EPOCH
     if group is None and not is_join:
-        return not_found(STREAMS, group_id, member_epoch)
+        raise not_found(STREAMS, group_id, member_epoch)
     is_empty = isinstance(group, ClassicGroup) and group.state is ClassicGroupState.EMPTY
     if group is None or (is_join and is_empty):
         return StreamsGroupCoordinator(broker, StreamsGroup(group_id))
-    return other_kind(STREAMS, group_id)
+    raise other_kind(STREAMS, group_id)
 
 
 class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
@@ -145,27 +146,21 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
 
     # Heartbeats
 
-    def heartbeat(self, heartbeat: StreamsHeartbeat) -> StreamsHeartbeatResult | Rejection:
+    def heartbeat(self, heartbeat: StreamsHeartbeat) -> StreamsHeartbeatResult:
         before = self._member(heartbeat)
-        if isinstance(before, Rejection):
-            return before
-        if isinstance(heartbeat.client_tags, Rejection):
-            return heartbeat.client_tags
+        if isinstance(heartbeat.client_tags, Refused):
+            raise heartbeat.client_tags
         after = _updated(before, heartbeat, heartbeat.client_tags)
         if after != before:
             self.records.append(rows.member_metadata(self.group.group_id, after))
         topology = self._topology(heartbeat)
-        if isinstance(topology, Rejection):
-            return topology
         statuses = self._stale(after)
         topics_hash = target_assignment.metadata_hash(self._broker, required_topics(topology))
         configured = self._configured(topology, topics_hash)
-        if isinstance(configured, Rejection):
-            return configured
         rejection = _invalid_tasks(configured, heartbeat.owned)
         if rejection is not None:
             self._store_after_failure()
-            return rejection
+            raise rejection
         validated = topology.epoch if configured.is_ready else NO_TOPOLOGY
         group_epoch = self._update_group_epoch(topics_hash, validated, after != before)
         epoch, target, delayed = self._update_target(after, group_epoch, configured)
@@ -173,35 +168,36 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         after = self._reconcile(after, epoch, target, heartbeat.owned)
         return self._result(heartbeat, before, after, statuses)
 
-    def _member(self, heartbeat: StreamsHeartbeat) -> StreamsMember | Rejection:
+    def _member(self, heartbeat: StreamsHeartbeat) -> StreamsMember:
         """Return the member; a new one has epoch 0 and no tasks."""
         group, is_join = self.group, heartbeat.member_epoch == JOIN_EPOCH
         full = size_error(STREAMS, group.members, group_configs.streams_max_size(self._broker))
         if is_join and full is not None:
-            return full
+            raise full
         member = group.members.get(heartbeat.member_id)
+        if member is None and not is_join:
+            raise self._unknown(heartbeat.member_id)
         if member is None:
-            return (
-                StreamsMember(heartbeat.member_id)
-                if is_join
-                else self._unknown(heartbeat.member_id)
-            )
-        return _epoch_error(member, heartbeat) or member
+            return StreamsMember(heartbeat.member_id)
+        _check_epoch(member, heartbeat)
+        return member
 
-    def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsGroupTopologyValue | Rejection:
+    def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsGroupTopologyValue:
         """Return the group's topology: that of its first member."""
         group, sent = self.group, heartbeat.topology
         current = group.topology
         if sent is None:
-            return current or Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+            if current is None:
+                raise Refused(Error.UNKNOWN_SERVER_ERROR)
+            return current
         ids = {part.subtopology_id for part in sent.subtopologies}
         if sent.epoch < 0 or len(ids) < len(sent.subtopologies):
-            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         if current is None:
             self.records.append(rows.topology(group.group_id, sent))
             return sent
         if current.epoch <= sent.epoch and _by_id(current) != _by_id(sent):
-            return Rejection(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
+            raise Refused(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
         return current
 
     def _stale(self, member: StreamsMember) -> list[StatusDetail]:
@@ -216,7 +212,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
 
     def _configured(
         self, topology: StreamsGroupTopologyValue, topics_hash: int
-    ) -> ConfiguredTopology | Rejection:
+    ) -> ConfiguredTopology:
         """Return the configured topology; configure again if topics have changed."""
         current = self._live.configured
         if current is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
@@ -316,7 +312,6 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         return targets
 
     def assign_after_initial_delay(self) -> None:
-        """Assign tasks after the initial rebalance delay."""
         group, configured = self.group, self._live.configured
         is_due = group.members and group.group_epoch > group.assignment_epoch
         if is_due and configured is not None and not self._is_early(self._interval_ms()):
@@ -346,7 +341,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         before: StreamsMember,
         after: StreamsMember,
         statuses: list[StatusDetail],
-    ) -> StreamsHeartbeatResult | Rejection:
+    ) -> StreamsHeartbeatResult:
         """Return the result; start timeouts and store volatile state."""
         live, configured = self._live, self._live.configured
         assert configured is not None, self.group.group_id
@@ -355,12 +350,13 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         sends_tasks = heartbeat.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
         if sends_tasks and after.user_endpoint is not None:
             live.endpoint_epoch += 1
-        partitions = self._endpoints(heartbeat, before, after, sends_tasks=sends_tasks)
-        if isinstance(partitions, Rejection):
+        try:
+            partitions = self._endpoints(heartbeat, before, after, sends_tasks=sends_tasks)
+        except Refused:
             self._store_after_failure()
             if after.member_id in self.group.members:
                 self._restart_session(after.member_id)
-            return partitions
+            raise
         if configured.fault is not None:
             code, text = configured.fault
             statuses.append((TopologyStatus(code), text))
@@ -384,19 +380,17 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         after: StreamsMember,
         *,
         sends_tasks: bool,
-    ) -> list[EndpointPartitions] | Rejection | None:
+    ) -> list[EndpointPartitions] | None:
         """Return partitions by instance; None if the member is up to date."""
         live, group = self._live, self.group
         if sends_tasks:
             live.published_members = live.published_members - {after.member_id}
-        found: list[EndpointPartitions] | Rejection | None = None
+        found = None
         if live.endpoint_epoch != heartbeat.endpoint_epoch:
             others = [each for each in group.in_order() if each.member_id != after.member_id]
             own = before if after.member_id in live.published_members else after
             assert live.configured is not None, group.group_id
             found = endpoints([*others, own], live.configured, self._partition_count)
-        if isinstance(found, Rejection):
-            return found
         if found is not None:
             published = {
                 each.member_id for each in (*others, own) if each.user_endpoint is not None
@@ -421,16 +415,15 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
 
     # Leaving
 
-    def leave(self, member_id: str, *, is_shutdown: bool) -> Rejection | None:
+    def leave(self, member_id: str, *, is_shutdown: bool) -> None:
         """Remove a member, which may request a shutdown of all others."""
         if is_shutdown and not self._live.shutdown_member_id:
             self._live.shutdown_member_id = member_id
         member = self.group.members.get(member_id)
         if member is None:
             self._store_after_failure()
-            return self._unknown(member_id)
+            raise self._unknown(member_id)
         self.fence([member])
-        return None
 
     def fence(self, members: list[StreamsMember]) -> None:
         """Remove members and bump the group epoch for each."""
@@ -500,8 +493,8 @@ def _updated(
     )
 
 
-def _epoch_error(member: StreamsMember, heartbeat: StreamsHeartbeat) -> Rejection | None:
-    """Return 110 FENCED_MEMBER_EPOCH if the epoch is invalid.
+def _check_epoch(member: StreamsMember, heartbeat: StreamsHeartbeat) -> None:
+    """Refuse a heartbeat with 110 FENCED_MEMBER_EPOCH if its epoch is invalid.
 
     The previous epoch is valid if a response was lost: the member then owns only tasks that are
     assigned to it.
@@ -511,8 +504,8 @@ def _epoch_error(member: StreamsMember, heartbeat: StreamsHeartbeat) -> Rejectio
         member, heartbeat.owned
     )
     if epoch in (JOIN_EPOCH, current) or (epoch < current and is_lost_response):
-        return None
-    return Rejection(Error.FENCED_MEMBER_EPOCH, epoch_message(STREAMS, epoch, current))
+        return
+    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(STREAMS, epoch, current))
 
 
 def _is_assigned(member: StreamsMember, owned: TargetTasks | None) -> bool:
@@ -535,7 +528,7 @@ def _by_id(topology: StreamsGroupTopologyValue) -> tuple[int, dict[str, object]]
     return topology.epoch, {part.subtopology_id: part for part in topology.subtopologies}
 
 
-def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) -> Rejection | None:
+def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) -> Refused | None:
     """Return an error if owned tasks do not exist in the topology."""
     parts = configured.subtopologies
     if not configured.is_ready or parts is None or owned is None:
@@ -544,7 +537,7 @@ def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) ->
         for each, numbers in tasks.items():
             if each not in parts:
                 text = f"Subtopology {each} does not exist in the topology."
-                return Rejection(Error.INVALID_REQUEST, text)
+                return Refused(Error.INVALID_REQUEST, text)
             count = parts[each].task_count
             for number in numbers:
                 if not 0 <= number < count:
@@ -552,7 +545,7 @@ def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) ->
                         f"Task {number} for subtopology {each} is invalid. Number of tasks for "
                         f"this subtopology: {count}"
                     )
-                    return Rejection(Error.INVALID_REQUEST, text)
+                    return Refused(Error.INVALID_REQUEST, text)
     return None
 
 

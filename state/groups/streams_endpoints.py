@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.streams_group_rows import Endpoint
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, own_hash
-from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import StreamsMember
 from brokertwin.state.groups.topology_topics import (
     ConfiguredSubtopology,
@@ -31,7 +31,7 @@ class EndpointPartitions(NamedTuple):
 
 def endpoints(
     members: list[StreamsMember], configured: ConfiguredTopology, partition_counts: PartitionCounts
-) -> list[EndpointPartitions] | Rejection:
+) -> list[EndpointPartitions]:
     """Return the partitions of each member with an endpoint.
 
     -1 UNKNOWN_SERVER_ERROR if the topology is not configured or a topic is deleted, as in Kafka.
@@ -42,11 +42,11 @@ def endpoints(
         if member.user_endpoint is None:
             continue
         if parts is None:
-            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         active = _topics(dict(member.assigned.active), parts, partition_counts)
         standby = _topics(dict(member.assigned.standby), parts, partition_counts)
         if active is None or standby is None:
-            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         found.append(EndpointPartitions(member.user_endpoint, active, standby))
     return found
 

@@ -28,8 +28,8 @@ from brokertwin.protocol.generated.streams_group_rows import (
     StreamsGroupTopologyValue,
     Subtopology,
 )
+from brokertwin.state.core.api import Refused
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import required_topics
 
 _SHOWN_MAX = 3
@@ -83,7 +83,6 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """True if tasks can be assigned."""
         return self.fault is None
 
 
@@ -99,23 +98,11 @@ class _Fault(Exception):
         self.status, self.text = status, text
 
 
-class _Invalid(Exception):
-    """The topology is rejected."""
-
-    def __init__(self, error: Error, text: str | None = None) -> None:
-        super().__init__(text)
-        self.rejection = Rejection(error, text)
-
-
-def configure(
-    topology: StreamsGroupTopologyValue, existing: PartitionCounts
-) -> ConfiguredTopology | Rejection:
+def configure(topology: StreamsGroupTopologyValue, existing: PartitionCounts) -> ConfiguredTopology:
     try:
         return _TopologyBuilder(topology, existing).configured()
     except _Fault as fault:
         return ConfiguredTopology(None, fault=(fault.status, fault.text))
-    except _Invalid as invalid:
-        return invalid.rejection
 
 
 class _TopologyBuilder:
@@ -155,7 +142,7 @@ class _TopologyBuilder:
         found = self._existing(topic)
         found = self._decided.get(topic) if found is None else found
         if found is None:
-            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         return found
 
     # Repartition topics
@@ -182,11 +169,11 @@ class _TopologyBuilder:
                         counts[sink], has_progress = count, True
             if is_incomplete and not has_progress:
                 why = "There may be loops in the topology that cannot be resolved."
-                raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}. {why}")
+                raise Refused(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}. {why}")
         sources = (topic.name for part in self._parts for topic in part.repartition_source_topics)
         if any(name not in counts for name in sources):
             why = "because a repartition source topic is never used as a sink topic."
-            raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}, {why}")
+            raise Refused(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}, {why}")
         return counts
 
     def _max_source_count(self, part: Subtopology, counts: dict[str, int]) -> int | None:
@@ -229,14 +216,14 @@ class _TopologyBuilder:
             sources = [self._count(name) for name in _source_topics(part)]
             if not sources:
                 text = f"No source topics found for subtopology {part.subtopology_id}"
-                raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, text)
+                raise Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
             counts.update({topic.name: max(sources) for topic in part.state_changelog_topics})
         return counts
 
     def _subtopology(self, part: Subtopology) -> ConfiguredSubtopology:
         tasks = max(self._count(name) for name in _source_topics(part))
         if tasks < 1:
-            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         return ConfiguredSubtopology(
             task_count=tasks,
             source_topics=list(dict.fromkeys(part.source_topics)),
@@ -248,14 +235,14 @@ class _TopologyBuilder:
     def _internal(self, topics: list[StreamsGroupTopicInfo]) -> dict[str, StreamsInternalTopic]:
         found = {topic.name: self._internal_topic(topic) for topic in topics}
         if len(found) < len(topics):
-            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         return found
 
     def _internal_topic(self, topic: StreamsGroupTopicInfo) -> StreamsInternalTopic:
         count = topic.partitions or self._decided[topic.name]
         configs = {each.key: each.value for each in topic.topic_configs}
         if count < 1 or len(configs) < len(topic.topic_configs):
-            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+            raise Refused(Error.UNKNOWN_SERVER_ERROR)
         ordered = {name: configs[name] for name in hash_order(configs, len(configs))}
         return StreamsInternalTopic(topic.name, count, topic.replication_factor, ordered)
 
@@ -303,7 +290,7 @@ def _copartitioned(part: Subtopology) -> list[list[str]]:
             (group.repartition_source_topics, repartitions),
         ):
             if any(not 0 <= each < len(names) for each in indexes):
-                raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+                raise Refused(Error.UNKNOWN_SERVER_ERROR)
     return [
         [
             *(sources[each] for each in group.source_topics),

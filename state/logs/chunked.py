@@ -38,13 +38,7 @@ class ChunkedList(Generic[Entry]):
         chunk_type: a Struct whose only field is `entries: list[Entry]`.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        prefix: str,
-        span: Span,
-        chunk_type: type[Any],
-    ) -> None:
+    def __init__(self, table: Table, prefix: str, span: Span, chunk_type: type[Any]) -> None:
         self._table = table
         self._prefix = prefix
         self._span = span

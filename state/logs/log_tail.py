@@ -51,11 +51,7 @@ class LogTail:
     )
 
     def __init__(
-        self,
-        at: MachineTables,
-        log: Log,
-        rules: RollingRules | None,
-        is_only_replica: bool = True,
+        self, at: MachineTables, log: Log, rules: RollingRules | None, is_only_replica: bool = True
     ) -> None:
         self._at, self._logs, self._producers = at, at.tables.logs, at.tables.producers
         self.key = logs.log_key(at.id, log.topic_id, log.partition)

@@ -48,10 +48,7 @@ from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.core.applying import applies
-from brokertwin.state.core.records import (
-    ProducerNoted,
-    ProducersExpired,
-)
+from brokertwin.state.core.records import ProducerNoted, ProducersExpired
 from brokertwin.state.core.tables import MachineTables, cached_key
 
 BATCHES_KEPT = 5
@@ -82,12 +79,10 @@ class RememberedBatch(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the batch's first record."""
         return sequence_before(self.last_sequence, self.offset_delta)
 
     @property
     def first_offset(self) -> int:
-        """Offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -150,7 +145,6 @@ def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) 
 
 
 def _prefix(broker: int, topic_id: Uuid, partition: int) -> str:
-    """Key prefix of a partition's producers."""
     return f"{broker}/producer/{topic_id}/{partition}/"
 
 

@@ -29,15 +29,11 @@ class RetentionLimits(NamedTuple):
 
 
 def deletable_end(
-    at: MachineTables,
-    log: Log,
-    rules: RollingRules,
-    limits: RetentionLimits | None,
-    now: int,
+    at: MachineTables, log: Log, rules: RollingRules, limits: RetentionLimits | None, now: int
 ) -> int:
     """End offset of the segments to delete at `now` (ms since 1970), or `NOTHING`.
 
-    Without `limits` only segments wholly below the log start are deleted. `table` is `logs`.
+    Without `limits` only segments wholly below the log start are deleted.
     """
     segments = list(rolling.segments(at, log, rules))
     deleted = NOTHING

@@ -54,14 +54,7 @@ from brokertwin.state.core.settings import UNLIMITED
 from brokertwin.state.eras import high_watermark_truncation, replication_lines
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
-from brokertwin.state.replication import (
-    fetchers,
-    follower,
-    leader,
-    network,
-    reading,
-    throttles,
-)
+from brokertwin.state.replication import fetchers, follower, leader, network, reading, throttles
 from brokertwin.state.replication.leader import Leadership, Replica
 from brokertwin.state.replication.throttles import Side
 
@@ -72,10 +65,7 @@ FETCH_TIMER = "replica-fetch"
 """Kind of the timers of followers that wait before their next fetch."""
 
 _TRIED_AGAIN = frozenset(
-    {
-        *(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH),
-        Error.UNKNOWN_TOPIC_OR_PARTITION,
-    }
+    {*(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH), Error.UNKNOWN_TOPIC_OR_PARTITION}
 )
 """Errors of a leader whose metadata is older than the follower's."""
 
@@ -87,7 +77,6 @@ def _key(broker: int, place: Place) -> str:
 
 
 def partition_of(broker: Machine, place: Place) -> Partition | None:
-    """The partition in the machine's image."""
     topic = broker.topic_by_id(place[0])
     if topic is None or not 0 <= place[1] < len(topic.partitions):
         return None
@@ -393,7 +382,6 @@ def handle_fetch(broker: Broker, fetch: ReplicaFetch) -> Decision:
 
 
 def is_follower(broker: Broker, replica_id: int, place: Place) -> bool:
-    """True if a broker follows a partition that this one leads."""
     partition = partition_of(broker, place)
     if partition is None or partition.leader != broker.id or broker.log(*place) is None:
         return False

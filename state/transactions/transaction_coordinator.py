@@ -127,11 +127,7 @@ def add_partitions(
 
 
 def end(
-    broker: Broker,
-    transactional_id: str,
-    holder: ProducerIdAndEpoch,
-    is_commit: bool,
-    version: int,
+    broker: Broker, transactional_id: str, holder: ProducerIdAndEpoch, is_commit: bool, version: int
 ) -> CoordinatorResult:
     """Handle EndTxn. `holder` changes if the end bumps the epoch."""
     current = find(broker, transactional_id)
@@ -217,9 +213,7 @@ def _prepare(
     if not messages:
         records.append(transactional_ids.metadata_record(broker, transactional_id, completed))
     return CoordinatorResult(
-        records=records,
-        messages=[*allocated.messages, *messages],
-        holder=_holder(completed),
+        records=records, messages=[*allocated.messages, *messages], holder=_holder(completed)
     )
 
 

@@ -142,8 +142,7 @@ def read(checkpoint: Path) -> JobFacts | None:
         return msgspec.json.decode(file.read_bytes(), type=JobFacts)
     except msgspec.MsgspecError as error:
         raise UserError(
-            f"Cannot read {file}: {error}.",
-            "It was written by another version, or edited by hand.",
+            f"Cannot read {file}: {error}.", "It was written by another version, or edited by hand."
         ) from None
 
 
@@ -231,10 +230,7 @@ def _check_directory(checkpoint: Path, mark: str) -> None:
     try:
         found = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
     except NotADirectoryError:
-        raise UserError(
-            f"--checkpoint {checkpoint} is a file.",
-            "Pass a directory.",
-        ) from None
+        raise UserError(f"--checkpoint {checkpoint} is a file.", "Pass a directory.") from None
     except OSError as error:
         raise UserError(
             f"Cannot read the checkpoint {checkpoint}: {error.strerror}.",
@@ -295,7 +291,6 @@ def _check_brokers(checkpoint: Path, former: JobFacts, settings: Settings) -> No
 
 
 def listed(brokers: list[int]) -> str:
-    """Format broker ids for an option."""
     return ",".join(map(str, brokers))
 
 

@@ -47,9 +47,7 @@ def read_cells(
 
 
 def read_stored(
-    checkpoint: Path,
-    batch: int | None = None,
-    session: "Callable[[], SparkSession] | None" = None,
+    checkpoint: Path, batch: int | None = None, session: "Callable[[], SparkSession] | None" = None
 ) -> Cells:
     """Like `read_cells`, but large columns stay encoded in layers.
 

@@ -11,13 +11,7 @@ from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.recordings.history.batches import BATCHES_KEPT
 from brokertwin.state.logs.producer import sequence_after
 from brokertwin.streaming.checks.checked_rows import Flat
-from brokertwin.streaming.live.tables import (
-    GROUPS,
-    OFFSETS,
-    PRODUCERS,
-    SESSIONS,
-    TRANSACTIONS,
-)
+from brokertwin.streaming.live.tables import GROUPS, OFFSETS, PRODUCERS, SESSIONS, TRANSACTIONS
 
 TABLES = {
     "sessions": SESSIONS,

@@ -81,7 +81,6 @@ def _settings(name: str, cells: Cells) -> CellSettings:
 
 
 def _machines(columns: Columns) -> set[int]:
-    """The brokers with items in a cell, and CONTROLLER if it has the controller."""
     tables, controller = CellTables(columns), machine_prefix(CONTROLLER)
     keys = [key for name in TABLE_NAMES for key in tables[name].keys("")]
     found = {machine for key in keys if (machine := machine_of(key)) is not None}
@@ -176,10 +175,7 @@ def _place(row: SnapshotRow) -> tuple[str, str, str, int]:
 
 
 def state_and_topic(
-    cluster: str,
-    state: Iterable[SnapshotRow],
-    topic: Iterable[TopicRow],
-    ends: Mapping[int, int],
+    cluster: str, state: Iterable[SnapshotRow], topic: Iterable[TopicRow], ends: Mapping[int, int]
 ) -> Iterator[Violation]:
     """Yield the differences between committed offsets and the compacted topic of their cluster.
 

@@ -23,6 +23,7 @@ from brokertwin.kafka_io.topic_reader import (
     consumer,
     is_end,
     partitions_of,
+    polled,
     row_of,
 )
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
@@ -127,7 +128,6 @@ class JobClock(threading.Thread):
             self.failure = error
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
         self._has_stopped.set()
         self.join(KAFKA_TIMEOUT_S)
 
@@ -138,11 +138,11 @@ class JobClock(threading.Thread):
             self._unread = set(partitions)
             reader.assign([TopicPartition(self._timers, n, OFFSET_BEGINNING) for n in partitions])
             while not self._has_stopped.is_set():
-                message = reader.poll(self._patience_s())
-                if message is not None and is_end(message):
-                    self._unread.discard(message.partition())
-                elif message is not None:
-                    self._note(row_of(message))
+                for message in polled(reader, 1, self._patience_s()):
+                    if is_end(message):
+                        self._unread.discard(message.partition())
+                    else:
+                        self._note(row_of(message))
                 if not self._unread:
                     self._tick(producer)
                 producer.poll(0)

@@ -224,7 +224,10 @@ class LiveEntity:
         Event time may be `ALIVE_MS` behind. An entity of a silent cluster stays, and is called
         again after the same time.
         """
-        return ALARM_MS if self.is_waiting else kept_ms(self.key.kind) + ALIVE_MS
+        if self.is_waiting:
+            return ALARM_MS
+        over_ms, ends_ms = kept_ms(self.key.kind) + ALIVE_MS, self.machine.ends_ms
+        return min(over_ms, ends_ms + SILENT_MS) if ends_ms is not None else over_ms
 
     def stored(self) -> bytes:
         """Encode the state."""

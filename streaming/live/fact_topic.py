@@ -13,7 +13,14 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.topic_reader import POLL_MESSAGES, POLL_S, consumer, first_and_end, is_end
+from brokertwin.kafka_io.topic_reader import (
+    POLL_MESSAGES,
+    POLL_S,
+    consumer,
+    first_and_end,
+    is_end,
+    polled,
+)
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, writer_configuration
 from brokertwin.streaming.live.facts import ClusterFacts, FactRow
 
@@ -54,10 +61,10 @@ class FactTopic:
         self._read_at = now
         _, end = first_and_end(self._reader, TopicPartition(self._topic, PARTITION))
         while self._next < end:
-            for message in self._reader.consume(POLL_MESSAGES, POLL_S):
-                self._next = max(self._next, (message.offset() or 0) + (not is_end(message)))
-                key, value = message.key(), message.value()
-                if message.error() is None and key is not None and value is not None:
+            for message in polled(self._reader, POLL_MESSAGES, POLL_S):
+                at_end, key, value = is_end(message), message.key(), message.value()
+                self._next = max(self._next, (message.offset() or 0) + (not at_end))
+                if not at_end and key is not None and value is not None:
                     cluster, what, name = msgspec.json.decode(key)
                     self._facts[cluster].add(
                         FactRow(cluster, what, name, msgspec.json.decode(value))

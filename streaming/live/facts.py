@@ -81,6 +81,8 @@ class ClusterFacts(msgspec.Struct):
             known.note_deletion(topic, int(time))
         elif row.what == "precise":
             known.is_precise = True
+        elif row.what == "broker":
+            known.brokers[int(key)] = None
         elif row.what == "min-isr":
             known.min_isr[key] = value
         elif row.what == "address":
@@ -110,9 +112,7 @@ class ClusterFacts(msgspec.Struct):
 def widened(former: LogSpan, new: LogSpan) -> LogSpan:
     """The span of both."""
     return LogSpan(
-        min(former.first, new.first),
-        max(former.last, new.last),
-        max(former.read_at, new.read_at),
+        min(former.first, new.first), max(former.last, new.last), max(former.read_at, new.read_at)
     )
 
 
@@ -121,11 +121,7 @@ def _alive(spans: Iterable[LogSpan], now: int) -> list[LogSpan]:
 
 
 def learned(
-    cluster: str,
-    source: str,
-    exchanges: Iterable[RecordedExchange],
-    facts: ClusterFacts,
-    now: int,
+    cluster: str, source: str, exchanges: Iterable[RecordedExchange], facts: ClusterFacts, now: int
 ) -> Iterator[FactRow]:
     """Yield the facts of exchanges that are not known yet.
 
@@ -154,6 +150,8 @@ def learned(
         yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
     if new.is_precise and not known.is_precise:
         yield FactRow(cluster, "precise", "", None)
+    for broker in new.brokers.keys() - known.brokers.keys():
+        yield FactRow(cluster, "broker", str(broker), None)
     yield from (FactRow(cluster, *row) for row in _of_brokers(new, known))
 
 

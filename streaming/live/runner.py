@@ -180,16 +180,7 @@ def run(
         started = plan.start(session, query, functions, write)
         remade = remade_topics.Watch(query)
         try:
-            _watch(
-                started,
-                query.checkpoint,
-                ended,
-                remade,
-                counted,
-                lag_of(query),
-                observe,
-                look,
-            )
+            _watch(started, query.checkpoint, ended, remade, counted, lag_of(query), observe, look)
         finally:
             stop_query(started)
         if ended.is_set() or not remade.found:

@@ -229,7 +229,7 @@ def _group(_: EntityKey, group: Any) -> Row | None:
     values = {
         "group_id": membership.group,
         "generation": membership.number,
-        "members": membership.count(),
+        "members": len(membership.members) if membership.alive is None else membership.alive,
         "leader": membership.leader or None,
         "offsets": len(group.offsets.offsets),
         "last_used_ms": group.newest,

@@ -83,7 +83,7 @@ def test_the_arrow_keys_go_through_changes_and_lanes(page: Any) -> None:
     after = page.locator(".moment h2").inner_text()
     assert before != after
     page.keyboard.press("ArrowDown")
-    assert "client" in page.locator(".moment h2").inner_text()
+    assert "broker 1" in page.locator(".moment h2").inner_text()
 
 
 def test_a_search_leaves_what_matches(page: Any) -> None:

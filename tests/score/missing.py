@@ -52,7 +52,7 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
             case OffsetStored() if fact.former > fact.offset and fact.api == "OFFSET_COMMIT":
                 what = f"{fact.group} {fact.topic} {fact.former} to {fact.offset}"
                 yield Expected("offset went back", what, _of_back(fact))
-            case OffsetRemoved() if fact.api in ("OFFSET_DELETE", "DELETE_GROUPS"):
+            case OffsetRemoved(is_refused=False) if fact.api in ("OFFSET_DELETE", "DELETE_GROUPS"):
                 what = f"{fact.group} {fact.topic} by {fact.api}"
                 yield Expected("offset removed", what, _of_removed(fact))
 

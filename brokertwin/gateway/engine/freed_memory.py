@@ -33,9 +33,7 @@ class FreedMemory:
     """
 
     def __init__(
-        self,
-        trim: Callable[[int], int] | None,
-        clock: Callable[[], float] = time.monotonic,
+        self, trim: Callable[[int], int] | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._trim, self._clock = trim, clock
         self._batches, self._last = 0, -EVERY_S

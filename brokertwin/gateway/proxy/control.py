@@ -62,9 +62,7 @@ class _Refused(Exception):
 
 
 def app(
-    faults: FaultSet,
-    documents: Callable[[], list[bytes]],
-    verbs: Verbs | None = None,
+    faults: FaultSet, documents: Callable[[], list[bytes]], verbs: Verbs | None = None
 ) -> "WSGIApplication":
     """Return the WSGI application.
 

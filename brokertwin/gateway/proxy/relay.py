@@ -26,20 +26,13 @@ from brokertwin.gateway.capture.rewriting import may_have_addresses
 from brokertwin.gateway.faults.fault import Effect, Fault
 from brokertwin.gateway.faults.injection import FaultSet, InjectedFaults, Plan
 from brokertwin.gateway.proxy.learned import Learned
-from brokertwin.protocol.frames import (
-    RequestFrame,
-    decode_request,
-    encode_request,
-    encode_response,
-)
+from brokertwin.protocol.frames import RequestFrame, decode_request, encode_request, encode_response
 from brokertwin.protocol.primitives import NotEncodableError
 
 _log = structlog.get_logger("brokertwin.proxy")
 
 
 class FaultHost(RelayHost, Protocol):
-    """Interface of the proxy for a relay with faults."""
-
     faults: FaultSet
     learned: Learned
 
@@ -83,7 +76,6 @@ class FaultRelay(Relay):
 
     @property
     def broker(self) -> int | None:
-        """Id of the broker, if a response has named it."""
         return self._target.node_id
 
     @property

@@ -12,11 +12,7 @@ from brokertwin.protocol.additions import FetchedBatch
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.primitives import write_varint
 from brokertwin.protocol.rows import Encoded
-from brokertwin.state.core.records import (
-    OffsetCommitted,
-    Record,
-    TransactionalOffsetsWritten,
-)
+from brokertwin.state.core.records import OffsetCommitted, Record, TransactionalOffsetsWritten
 from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.groups import group_rows
 from brokertwin.state.replication import internal_logs

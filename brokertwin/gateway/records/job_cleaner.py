@@ -195,10 +195,7 @@ class _Edge:
     """Bytes of batches and sealed segments, for a pass in a thread."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        data: DataTopic,
-        segments: SealedSegments | None,
+        self, loop: asyncio.AbstractEventLoop, data: DataTopic, segments: SealedSegments | None
     ) -> None:
         self._loop, self._data, self._segments = loop, data, segments
 

@@ -28,9 +28,7 @@ from brokertwin.protocol.primitives import MalformedError
 from brokertwin.protocol.record_batches import NO_TIMESTAMP
 from brokertwin.state.cluster import broker_configs, image, retention_limits
 from brokertwin.state.core.events import LogMark
-from brokertwin.state.core.records import (
-    LogCleaned,
-)
+from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import cleaner
@@ -95,8 +93,6 @@ class Bytes(Protocol):
 
 
 class _DecodedBatch(NamedTuple):
-    """A decoded batch with its bytes."""
-
     batch: CleanerBatch
     records: list[RawRecord]
     data: bytes
@@ -121,15 +117,12 @@ class _Left:
 
     @property
     def size(self) -> int:
-        """Size in an event, in headers."""
         return len(self.batches) + len(self.unchanged) // RUNS_AS_A_BATCH
 
     def deleted(self) -> None:
-        """Delete the next batch."""
         self._is_run = False
 
     def changed(self, batch: Batch) -> None:
-        """Replace the next batch."""
         self._is_run = False
         self.batches.append(batch)
 

@@ -24,12 +24,7 @@ from brokertwin.gateway.engine.engine import (
     internal_header,
 )
 from brokertwin.gateway.security import scram
-from brokertwin.gateway.security.scram import (
-    ITERATIONS_MIN,
-    Credential,
-    LoginError,
-    Mechanism,
-)
+from brokertwin.gateway.security.scram import ITERATIONS_MIN, Credential, LoginError, Mechanism
 from brokertwin.protocol.kafka_apis import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,

@@ -36,19 +36,9 @@ from brokertwin.gateway.engine.engine import Body, now_ms
 from brokertwin.gateway.security import oauthbearer, plain, scram
 from brokertwin.gateway.security.credentials import Credentials
 from brokertwin.gateway.security.delegation_tokens import TokenLogin, Tokens
-from brokertwin.gateway.security.scram import (
-    Challenge,
-    ClientFirst,
-    Credential,
-    LoginError,
-)
+from brokertwin.gateway.security.scram import Challenge, ClientFirst, Credential, LoginError
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.frames import (
-    RequestFrame,
-    api_key_of,
-    decode_request,
-    encode_response,
-)
+from brokertwin.protocol.frames import RequestFrame, api_key_of, decode_request, encode_response
 from brokertwin.protocol.kafka_apis import (
     API_VERSIONS,
     KAFKA_APIS,
@@ -133,7 +123,6 @@ class SaslSettings(NamedTuple):
 
     @property
     def users(self) -> Credentials:
-        """Return the credentials, for a mechanism that requires them."""
         assert self.credentials is not None, "there is a file for every mechanism with users"
         return self.credentials
 
@@ -192,12 +181,10 @@ class SaslAuthentication(Authentication):
 
     @property
     def claimed(self) -> dict[str, str]:
-        """Mechanism and user as the client sent them, while authentication is incomplete."""
         named = {"mechanism": self._mechanism, "user": self._user}
         return {name: text for name, text in named.items() if text}
 
     def takes(self, frame: bytes) -> bool:
-        """True for all frames until complete, then for SASL, and for an expired session."""
         return not self.is_complete or self._is_expired() or super().takes(frame)
 
     def _is_expired(self) -> bool:

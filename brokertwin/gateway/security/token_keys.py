@@ -46,8 +46,6 @@ Keys = tuple[Mapping[str, Any], ...]
 
 
 class KeySource(Protocol):
-    """Source of keys."""
-
     def newest(self) -> Keys:
         """Return the current keys."""
 
@@ -125,10 +123,7 @@ class FetchedKeys:
     """
 
     def __init__(
-        self,
-        url: str,
-        properties: BrokerProperties,
-        clock: Callable[[], float] = time.monotonic,
+        self, url: str, properties: BrokerProperties, clock: Callable[[], float] = time.monotonic
     ) -> None:
         from jwt import PyJWKClient
 

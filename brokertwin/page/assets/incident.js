@@ -4,8 +4,8 @@ import { clock, decode, duration, exchangeOf, laneOf, lastAt, linkOf, matches, n
 import { GLYPHS, drawAxis, drawLane, drawOverview, heightOf, shades } from "./lanes.js";
 
 const KINDS = {
-  group: "Groups", transaction: "Transactions", client: "Clients", partition: "Partitions",
-  broker: "Brokers", producer: "Producers", session: "Fetch sessions",
+  group: "Groups", transaction: "Transactions", broker: "Brokers", client: "Clients",
+  partition: "Partitions", producer: "Producers", session: "Fetch sessions",
 };
 const LANES_SHOWN = 8;
 const LINES_SHOWN = 10;

@@ -51,7 +51,7 @@ from brokertwin.recordings.history.groups import GROUPS, ObservedGroup, group_of
 from brokertwin.recordings.history.memberships import BEATS, MEMBER_APIS
 from brokertwin.recordings.history.recording import ObservedRecording, observed_recording
 from brokertwin.recordings.history.shares import SHARE_APIS, SHARE_GROUPS
-from brokertwin.recordings.history.words import sentence
+from brokertwin.recordings.history.words import clock, sentence
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.groups.topology_topics import TopologyStatus
 from brokertwin.wording import counted
@@ -147,14 +147,17 @@ class GroupTimeline:
     def _state(self) -> list[str]:
         """The generation, and whether the group is empty, as the coordinator has them."""
         state = self.entity.membership.state_at(self._known.last, self._known)
-        logged = max((each.generation for each in self._logged), default=-1)
+        newest = max(self._logged, key=lambda each: (each.generation, each.time), default=None)
+        logged = newest.generation if newest is not None else -1
         deleted = self.entity.membership.deleted
         if deleted is not None and not self.entity.offsets.offsets:
             return [f"group {self.key} is deleted, by {deleted.words}"]
         if max(state.number, logged) < 0:
             return []
-        if logged > state.number or (state.is_empty is False):
-            return [f"group {self.key} is in generation {max(logged, state.number)}"]
+        if newest is not None and logged > state.number:
+            return [f"group {self.key} was in generation {logged} at {clock(newest.time)}"]
+        if state.is_empty is False:
+            return [f"group {self.key} was in generation {state.number} at {clock(state.shown)}"]
         if state.is_empty:
             return [f"group {self.key} is empty, in generation {state.number}"]
         was = f"group {self.key} was in generation {state.number}"

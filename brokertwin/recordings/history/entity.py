@@ -50,6 +50,11 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     pending: list[RecordedExchange] = []
     newest: int = 0
 
+    @property
+    def ends_ms(self) -> int | None:
+        """After how long without exchanges the state changes by itself; None if never."""
+        return None
+
     def step(self, part: RecordedExchange, known: KnownFacts) -> list[Finding]:
         """Take the part of an exchange, as `EntityKind.parts_of` returns it.
 

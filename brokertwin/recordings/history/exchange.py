@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -144,6 +145,7 @@ class KnownFacts(msgspec.Struct):
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
         deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
+        brokers: broker ids of the cluster, as Metadata responses list them.
         takes_all: whether replicas are judged where logs are missing, too.
         has_samples: whether each change of replicas is reported with their state.
         is_precise: whether any time has milliseconds.
@@ -158,6 +160,7 @@ class KnownFacts(msgspec.Struct):
     delays: dict[str, float] = {}
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
+    brokers: dict[int, None] = {}
     takes_all: bool = False
     has_samples: bool = True
     is_precise: bool = False
@@ -199,7 +202,8 @@ class KnownFacts(msgspec.Struct):
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
-        return self.named(str(part.get("topic") or bodies.topic_of(part)))
+        name = str(part.get("topic") or part.get("name") or part.get("topicId") or "")
+        return self.topics.get(name, name)
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""
@@ -208,6 +212,11 @@ class KnownFacts(msgspec.Struct):
     def was_deleted(self, topic: str, since: float, until: float) -> bool:
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
+
+    @property
+    def has_all_logs(self) -> bool:
+        """Whether each broker of the cluster has a log, as far as Metadata responses show."""
+        return bool(self.brokers) and self.brokers.keys() <= self.logs.keys()
 
     def is_covered(self, broker: int, first: int, last: int) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
@@ -225,10 +234,13 @@ class KnownFacts(msgspec.Struct):
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         if line.end % 1000 > 1:  # it is rounded up to the next ms
             self.is_precise = True
-        self.topics |= bodies.topic_names_in(line.api, exchange.response)
+        if line.api not in bodies.NAMELESS:
+            self.topics |= bodies.topic_names_in(line.api, exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})
             places |= dict.fromkeys(bodies.committed_places(exchange.request))
+        if line.api == "METADATA":
+            self.brokers |= {e["nodeId"]: None for e in exchange.response.get("brokers") or ()}
         if line.api == "DELETE_TOPICS":
             for each in exchange.response.get("responses") or ():
                 for name in (
@@ -345,8 +357,13 @@ def known_of(exchanges: Iterable[RecordedExchange], known: KnownFacts) -> KnownF
     return known
 
 
+@lru_cache(maxsize=10_000)
+def _is_own_id(client: str) -> bool:
+    return OWN_IDS.fullmatch(client) is not None
+
+
 def _is_own(api: str, client: str, request: Any) -> bool:
     """Return whether a broker or a controller sent a request."""
-    if api in OWN_APIS or OWN_IDS.fullmatch(client):
+    if api in OWN_APIS or _is_own_id(client):
         return True
     return api == "FETCH" and bodies.follower_of(request) >= 0

@@ -40,6 +40,20 @@ class ObservedGroup(ObservedEntity, kw_only=True):
     membership: Membership
     offsets: ObservedOffsets
 
+    def expire(self, now: float, known: KnownFacts) -> list[Finding]:
+        """Also count the members."""
+        found = super().expire(now, known)
+        self.membership.alive = self.membership.state_at(known.last, known).members
+        return found
+
+    @property
+    def ends_ms(self) -> int | None:
+        """After how long without requests the session of a member ends."""
+        of = self.membership
+        sessions = [each.session_timeout_ms for each in of.members.values()]
+        known = [each for each in sessions if each >= 0] if of.alive and of.has_beats else []
+        return min(known, default=None)
+
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Note the joins of an exchange in its turn."""
         self.membership.index(exchange)

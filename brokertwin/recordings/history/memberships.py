@@ -210,11 +210,13 @@ class GroupState(NamedTuple):
     Attributes:
         number: the generation or epoch; -1 if none is recorded.
         members: members that have not left and whose sessions have not ended.
+        shown: when a member that is there was heard of last, in ms since 1970; -1 if none is.
         is_empty: whether it has no members; None if the recording does not show all of them.
     """
 
     number: int
     members: int
+    shown: int
     is_empty: bool | None
 
 
@@ -247,6 +249,7 @@ class Membership(msgspec.Struct):
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
         is_modern: whether a member has sent a heartbeat of KIP-848.
+        alive: members whose sessions have not ended as far as all logs are read; None before.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
     """
@@ -276,6 +279,7 @@ class Membership(msgspec.Struct):
     is_whole: bool = False
     is_empty: bool = False
     is_modern: bool = False
+    alive: int | None = None
     deleted: RecordedRequest | None = None
     late_ms: int = 0
 
@@ -301,26 +305,17 @@ class Membership(msgspec.Struct):
         has_gone = bool(self.members) and not alive and self.is_whole
         number = self.number + (1 if has_gone else 0)
         is_empty = self.is_empty or has_gone
-        return GroupState(number, len(alive), is_empty or (False if alive else None))
+        shown = max((each.last.end for each in alive.values()), default=-1)
+        return GroupState(number, len(alive), shown, is_empty or (False if alive else None))
 
     def alive_at(self, time: float, known: KnownFacts) -> dict[str, ObservedMember]:
         """Return the members whose sessions have not ended at a time, in ms since 1970."""
         found = self.members.items()
         return {name: each for name, each in found if not self._is_expired(each, time, known)}
 
-    def count(self) -> int:
-        """Members whose sessions had not ended when a member was heard of last."""
-        newest = max((each.last.time for each in self.members.values()), default=0)
-        return sum(
-            not self.has_beats
-            or each.session_timeout_ms < 0
-            or newest <= each.last.end + each.session_timeout_ms
-            for each in self.members.values()
-        )
-
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
-        if member.session_timeout_ms < 0 or not self.has_beats:
-            return False
+        if member.session_timeout_ms < 0 or not self.has_beats or not known.has_all_logs:
+            return False  # another broker may be the coordinator by now
         last, expires = member.last, member.last.end + member.session_timeout_ms
         return expires < time and known.is_covered(last.broker, last.end, expires)
 
@@ -374,6 +369,8 @@ class Membership(msgspec.Struct):
         is_new = not body.get("memberId") or member in self.handed_out
         if instance:
             is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
+            listed = self.generations.get(number - 1, ObservedGeneration()).members
+            is_free = is_free or (listed is not None and instance not in listed.values())
             is_new = is_new and is_free and self._is_of_rebalance(number, line)
         if member in self.handed_out:
             self.handed_out.remove(member)

@@ -217,16 +217,17 @@ def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
 
 def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
     """Print how the order of events differs from arrival order."""
-    parts = [
-        f"{len(schedule.queued)} requests queued behind an earlier one on their connection",
-        f"{len(schedule.moved)} handled later than they arrived",
-        f"{len(schedule.held)} long polls that ended late",
-        f"{len(schedule.late)} changes of metadata read, or markers written, later",
-        f"{len(schedule.lost)} requests with acks 0 lost with their connection",
-        f"{len(schedule.resolves)} regular expressions resolved a moment sooner or later",
-        f"{len(schedule.unexplained)} exchanges that no order explains",
-    ]
-    _print(console, "schedule: " + ", ".join(parts))
+    moves = {
+        "requests queued behind an earlier one on their connection": schedule.queued,
+        "handled later than they arrived": schedule.moved,
+        "long polls that ended late": schedule.held,
+        "changes of metadata read, or markers written, later": schedule.late,
+        "requests with acks 0 lost with their connection": schedule.lost,
+        "regular expressions resolved a moment sooner or later": schedule.resolves,
+        "exchanges that no order explains": schedule.unexplained,
+    }
+    parts = [f"{len(found)} {what}" for what, found in moves.items() if found]
+    _print(console, f"schedule: {', '.join(parts) or 'in the order of arrival'}")
     for title in ("moved", "held", "late", "lost"):
         ids: frozenset[str] = getattr(schedule, title)
         if ids:

@@ -44,7 +44,7 @@ def test_a_history_that_agrees_ends_well(empty_directory: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "agree 95 of 95"
     assert ["PRODUCE", "82", "82"] in [line.split() for line in done.stdout.splitlines()]
-    assert "schedule: 0 requests queued" in done.stdout
+    assert "schedule: in the order of arrival\n" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr, "plain text where it is no terminal"
 
 

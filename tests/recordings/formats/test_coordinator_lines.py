@@ -106,7 +106,7 @@ def test_a_group_is_explained_from_server_log_alone(tmp_path: Path, wrap: object
     assert story[1].time - story[0].time == 1
     assert story[1].said == "No heartbeat of the member arrived within session.timeout.ms."
     assert group.ending() == [
-        "group parcels is in generation 14",
+        "group parcels was in generation 14 at 11:49:05.752",
         "the coordinator began 1 rebalance: removing member on heartbeat expiration (1)",
     ]
 

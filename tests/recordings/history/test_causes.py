@@ -180,8 +180,8 @@ def test_a_group_is_empty_in_the_next_generation_when_its_last_member_has_left(
     recording.join("a", 3, ["a"] if is_last else ["a", "b"])
     recording.leave("a")
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
-    number = "is empty, in generation 4" if is_last else "is in generation 3"
-    assert line == f"group {GROUP} {number}"
+    state = "is empty, in generation 4" if is_last else "was in generation 3 at 12:00:00.005"
+    assert line == f"group {GROUP} {state}"
 
 
 def test_a_group_whose_members_are_not_all_recorded_is_not_called_empty() -> None:
@@ -192,7 +192,10 @@ def test_a_group_whose_members_are_not_all_recorded_is_not_called_empty() -> Non
     assert line == f"group {GROUP} was in generation 3; whether it has members is not recorded"
 
 
-def test_a_member_whose_session_ended_is_not_in_the_group_at_the_end() -> None:
+@pytest.mark.parametrize("has_all_logs", [True, False])
+def test_a_member_whose_session_ended_is_not_in_the_group_if_no_broker_may_have_it(
+    has_all_logs: bool,
+) -> None:
     recording = SyntheticRecording()
     recording.join("a", 3, ["a"])
     made = recording.exchanges[-1]
@@ -200,9 +203,11 @@ def test_a_member_whose_session_ended_is_not_in_the_group_at_the_end() -> None:
     raw = msgspec.Raw(msgspec.json.encode(body))
     recording.exchanges[-1] = msgspec.structs.replace(made, request=raw)
     heartbeat(recording, "a", 3, member="a")
-    recording.add("x", "METADATA", {"topics": []}, {"topics": []}, at=60_000)
+    brokers = [{"nodeId": 1}] if has_all_logs else [{"nodeId": 1}, {"nodeId": 2}]
+    recording.add("x", "METADATA", {"topics": []}, {"brokers": brokers, "topics": []}, at=60_000)
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
-    assert line == f"group {GROUP} is empty, in generation 4"
+    assert ("is empty, in generation 4" in line) == has_all_logs
+    assert machine(recording).membership.alive == int(not has_all_logs)
 
 
 @pytest.mark.parametrize(("at", "count"), [(6_000, 2), (50_006, 1)])
@@ -217,8 +222,9 @@ def test_a_static_member_that_died_is_not_counted_when_its_session_has_ended(
         recording.add(name, "JOIN_GROUP", request, response, at=number, end=100)
     heartbeat(recording, "dead", 1, member="dead")
     beat_at = {"groupId": GROUP, "memberId": "alive", "generationId": 1}
+    recording.add("x", "METADATA", {"topics": []}, {"brokers": [{"nodeId": 1}], "topics": []})
     recording.add("alive", "HEARTBEAT", beat_at, {"errorCode": 0}, at=at)
-    assert machine(recording).membership.count() == count
+    assert machine(recording).membership.alive == count
 
 
 def test_a_generation_of_an_empty_group_is_begun_by_the_join_and_not_by_old_departures() -> None:

@@ -89,9 +89,15 @@ def on_reply(broker: Broker, message: Message, response: CountResponse) -> Decis
 @pytest.fixture(autouse=True)
 def apis(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Api(
-        KafkaApi(REQUEST, "ASK", 0, 3), SampleRequest, handle, complete=complete, resume=resume
+        KafkaApi(REQUEST, "ASK", 0, 3),
+        handle,
+        complete=complete,
+        resume=resume,
+        request_type=SampleRequest,
     )
-    counts = Api(KafkaApi(COUNT, "COUNT", 0, 5), CountRequest, count, on_reply=on_reply)
+    counts = Api(
+        KafkaApi(COUNT, "COUNT", 0, 5), count, on_reply=on_reply, request_type=CountRequest
+    )
     for api in (requests, counts):
         monkeypatch.setitem(loop.BUILT, api.key, api)
         monkeypatch.setitem(loop._decoders, api.key, api.decoder())

@@ -10,7 +10,7 @@ from brokertwin.protocol.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequestTopology,
 )
 from brokertwin.state.apis.streams_bodies import topology_of
-from brokertwin.state.groups.consumer_group import Rejection
+from brokertwin.state.core.api import Refused
 from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,
     TopologyStatus,
@@ -20,7 +20,7 @@ from brokertwin.state.groups.topology_topics import (
 from tests.support.streams_groups import internal, part, topology
 
 
-def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Rejection:
+def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology:
     given = topology_of(msgspec.convert(runs, StreamsGroupHeartbeatRequestTopology))
     assert given is not None
     return configure(given, {name.replace("_", "-"): n for name, n in existing.items()}.get)
@@ -28,15 +28,14 @@ def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Re
 
 def fault(runs: dict[str, Any], **existing: int) -> tuple[int, str]:
     found = configured(runs, **existing)
-    assert isinstance(found, ConfiguredTopology)
     assert found.fault is not None
     return found.fault
 
 
 def refused(runs: dict[str, Any], **existing: int) -> Error:
-    found = configured(runs, **existing)
-    assert isinstance(found, Rejection)
-    return found.error
+    with pytest.raises(Refused) as refused:
+        configured(runs, **existing)
+    return refused.value.error
 
 
 def joined(*sources: int, repartitions: tuple[int, ...] = ()) -> list[dict[str, list[int]]]:
@@ -99,9 +98,8 @@ def test_at_most_three_missing_topics_are_listed() -> None:
 
 
 def test_loops_of_repartition_topics_are_rejected() -> None:
-    found = configured(topology(*LOOP))
-    assert isinstance(found, Rejection)
-    assert "There may be loops in the topology" in str(found.message)
+    with pytest.raises(Refused, match="There may be loops in the topology"):
+        configured(topology(*LOOP))
 
 
 LOOP = [

@@ -1,5 +1,7 @@
 """Expiry: rows are dropped by the event time of their cluster, whenever the query runs."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -102,6 +104,40 @@ def test_a_silent_cluster_keeps_its_rows_and_looks_at_them_once_an_hour(is_bucke
     topics.now += 2 * HOUR_MS
     topics.batch([fetch(2, 3, 7 * HOUR_MS + 1)])
     assert epochs(topics).keys() == {2}
+
+
+def group_request(api: int, time: int, body: dict[str, Any], response: dict[str, Any]) -> TopicLine:
+    fields = {"requestApiKey": api, "requestApiVersion": 4 if api == 12 else 9, "clientId": "a"}
+    document = {
+        "id": f"{time}",
+        "broker": 1,
+        "time": BEGIN + time,
+        "connection": "c",
+        "requestHeader": {**fields, "correlationId": time},
+        "request": body,
+        "response": {"throttleTimeMs": 0, "errorCode": 0, **response},
+        "responseTime": 1.0,
+    }
+    return TopicLine(f"{CLUSTER}/0", time, msgspec.json.encode(document), CLUSTER)
+
+
+@both_modes
+def test_a_member_that_died_is_not_counted_after_its_session(is_bucket: bool) -> None:
+    topics, of = LiveTopics(is_bucket), {"groupId": "billing", "memberId": "m"}
+    metadata = {"brokers": [{"nodeId": 1, "host": "h", "port": 1}], "topics": []}
+    joined = {"generationId": 1, "memberId": "m", "leader": "m", "members": [{"memberId": "m"}]}
+    topics.batch(
+        [
+            group_request(3, 0, {"topics": []}, metadata),
+            group_request(11, 1, {**of, "sessionTimeoutMs": 6_000}, joined),
+            group_request(12, SECOND_MS, {**of, "generationId": 1}, {}),
+        ]
+    )
+    topics.end()
+    assert [each["members"] for each in topics.table("groups")] == [1]
+    topics.batch([fetch(1, 0, MINUTE_MS)])
+    topics.end()
+    assert [each["members"] for each in topics.table("groups")] == [0]
 
 
 def test_a_request_of_kroxylicious_waits_for_its_response_in_the_backlog() -> None:

@@ -1,0 +1,60 @@
+"""The topic of facts at a broker with ACLs."""
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.streaming.live.fact_topic import FactTopic
+from brokertwin.streaming.live.facts import FactRow
+from brokertwin.testing import KafkaBroker
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+def client(broker: KafkaBroker, user: str) -> ClientProperties:
+    return ClientProperties(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{PLAIN} username="{user}" password="secret";',
+        }
+    )
+
+
+def test_no_right_on_a_group_is_needed() -> None:
+    """A consumer of librdkafka looks for the coordinator of a group that it never joins."""
+    with KafkaBroker(
+        topics=["facts"],
+        config={"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"},
+        security_protocol="SASL_PLAINTEXT",
+        users={"admin": "secret", "reader": "secret"},
+    ) as broker:
+        admin = AdminClient(client(broker, "admin").for_confluent())
+        rights = [
+            AclBinding(
+                ResourceType.TOPIC,
+                "facts",
+                ResourcePatternType.LITERAL,
+                "User:reader",
+                "*",
+                operation,
+                AclPermissionType.ALLOW,
+            )
+            for operation in (AclOperation.READ, AclOperation.WRITE)
+        ]
+        for future in admin.create_acls(rights).values():
+            future.result(10)
+        topic = FactTopic(client(broker, "reader"), "facts")
+        broker.requests("FIND_COORDINATOR", at_least=1)
+        topic.write([FactRow("shop", "topic", "id", "orders")])
+        assert topic.read().keys() == {"shop"}
