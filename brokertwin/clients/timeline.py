@@ -79,10 +79,7 @@ class Timeline:
         ]
 
     def picture(self, now: int, columns: int = 60) -> list[str]:
-        """A line for each item and a column for each moment.
-
-        A letter is a member.
-        """
+        """A line for each item and a column for each moment. A letter is a member."""
         columns = max(columns, 1)
         step = max((now - self.began) / columns, 1e-9)
         letters = {member: LETTERS[at % len(LETTERS)] for at, member in enumerate(self._order)}

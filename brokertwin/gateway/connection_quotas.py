@@ -76,11 +76,9 @@ class Arrival(asyncio.Protocol):
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up the place in the queue."""
         self._arrivals.departed(self)
 
     def refuse(self, reason: str) -> None:
-        """Close the connection and log the reason."""
         _log.warning("connection refused", host=self.host, broker=self.broker, reason=reason)
         self.transport.abort()
 
@@ -106,7 +104,6 @@ class ConnectionQuotas:
 
     @property
     def waiting(self) -> list[Arrival]:
-        """Queued connections, in order of arrival for each broker."""
         return [each for door in self._doors.values() for each in door.waiting]
 
     def arrived(self, arrival: Arrival) -> None:
@@ -124,7 +121,6 @@ class ConnectionQuotas:
             _log.warning("connections are queued", broker=arrival.broker, served=door.count)
 
     def is_pending(self, arrival: Arrival) -> bool:
-        """True if the connection is queued or throttled."""
         return arrival in self.held or arrival in self._doors[arrival.broker].waiting
 
     def departed(self, arrival: Arrival) -> None:

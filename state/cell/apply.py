@@ -349,7 +349,6 @@ class RecordEffects:
         return is_metadata
 
     def log_changed(self, broker: int, log: str) -> None:
-        """Note a change of a log, and of the fetch sessions that watch it."""
         self.changed_logs[log] = log
         watchers = self._sessions.get(watchers_key(log), Watchers)
         if watchers is not None:

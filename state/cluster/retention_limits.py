@@ -39,7 +39,6 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
 
 
 def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
-    """True if a topic's cleanup.policy has all of these."""
     return all(_has_policy(topic.configs, settings, name) for name in names)
 
 

@@ -64,7 +64,6 @@ def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
 
 
 def _key_parts(key: str) -> tuple[str, str, int]:
-    """Return group, topic and partition of an offset's key."""
     _, _, group_id, topic, partition = key.split("/")
     return unescape(group_id), unescape(topic), int(partition)
 
@@ -78,7 +77,6 @@ def offset(at: MachineTables, group_id: str, topic: str, partition: int) -> Offs
 
 
 def partitions_of(at: MachineTables, group_id: str) -> list[tuple[str, list[int]]]:
-    """Return a group's partitions with an offset, by topic, sorted."""
     committed = at.tables.groups.get(_committed_key(at.id, group_id), CommittedPartitions)
     return sorted(committed.partitions.items()) if committed is not None else []
 

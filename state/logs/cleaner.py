@@ -162,7 +162,6 @@ class OffsetMap:
         self._transactions = transactions
 
     def add_batch(self, batch: CleanerBatch) -> None:
-        """Add the keys of the next batch."""
         if not self._transactions.can_discard(batch) and not batch.header.is_control:
             for record in batch.records:
                 if record.key is not None and record.offset >= self._first_dirty:
@@ -303,7 +302,6 @@ def in_runs(batches: Iterable[Located], runs: Sequence[tuple[int, int]]) -> Iter
 
 
 def is_unsealed_from(log: Log, offset: int) -> bool:
-    """True if nothing is sealed from this offset on."""
     return not log.segments or (not log.chunks or log.chunks[0].base_offset <= offset)
 
 

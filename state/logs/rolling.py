@@ -35,7 +35,6 @@ from brokertwin.state.logs.log import (
 
 
 def size_in_bytes(log: Log) -> int:
-    """Bytes of all segments, as in DescribeLogDirs."""
     if log.active is None:
         return log.size_in_bytes
     return log.rolled_bytes + log.active.size_in_bytes

@@ -46,8 +46,6 @@ class ShareState(msgspec.Struct):
 
 
 class ShareStateError(NamedTuple):
-    """An error and its message."""
-
     error: Error
     message: str
 

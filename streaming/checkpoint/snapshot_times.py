@@ -36,11 +36,9 @@ class DueSnapshot:
         self.taken(batch, now)
 
     def taken(self, batch: int, now: float) -> None:
-        """Record a snapshot or an attempt."""
         self._batch, self._at = batch, now
 
     def is_due(self, batch: int, now: float) -> bool:
-        """Whether one is due after the commit of a batch."""
         if batch <= self._batch:
             return False
         if self._every.batches is not None:

@@ -75,7 +75,6 @@ def take(
 
 
 def offsets_of(cells: Mapping[str, Mapping[str, bytes]]) -> list[SnapshotRow]:
-    """The committed offsets in the state of cells."""
     return [
         row
         for cell, columns in cells.items()
@@ -119,7 +118,6 @@ class NewestBatchThread(threading.Thread):
         self._has_stopped = threading.Event()
 
     def run(self) -> None:
-        """Check and act until stopped."""
         look_s = LOOK_REMOTE_S if places.is_remote(self._checkpoint) else LOOK_S
         while not self._has_stopped.wait(look_s):
             batch = checkpoint_log.committed(self._checkpoint)
@@ -134,7 +132,6 @@ class NewestBatchThread(threading.Thread):
         self.stop()
 
     def stop(self) -> None:
-        """Stop after the current action."""
         self._has_stopped.set()
         self.join()
 

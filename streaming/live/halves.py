@@ -61,7 +61,6 @@ class Connection:
         return event_time - max((each.time for each in self._waiting), default=0) >= KEPT_MS
 
     def stored(self) -> bytes:
-        """Encode the halves that wait."""
         return _encoder.encode(self._waiting)
 
 
@@ -76,7 +75,6 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def _captured(document: Document, broker: int) -> bytes:
-    """The document as one of a capture, whose connections have the broker in their names."""
     named = redacted(document)
     return msgspec.structs.replace(
         named, broker=broker, connection=f"{broker}/{named.connection}"

@@ -76,7 +76,6 @@ class HalfExchange(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, wrapped: kroxylicious.Wrapped, broker: int) -> "HalfExchange":
-        """The half of an entry with a time."""
         line, time, session, entry, unit_ms, label = wrapped
         return cls(line.file, line.number, time or 0, session, entry, unit_ms, label, broker)
 
@@ -108,11 +107,9 @@ class PairsOfRows(kroxylicious.Pairs):
             self._requests[newest] = wrapped
 
     def missed(self, wrapped: kroxylicious.Wrapped) -> None:
-        """Keep a response."""
         self.halves.append(wrapped)
 
     def rest(self) -> Iterator[Document]:
-        """Keep the requests that have no response."""
         self.halves += [self._requests[key] for key in self._pending]
         yield from ()
 

@@ -36,7 +36,7 @@ PLANTED_LOSSES: tuple[Planted, ...] = (
         "denied-writes",
         "who may not write appends nothing",
         "brokertwin.state.apis.produce",
-        "verified = Verified(_denied(broker, request))",
-        "verified = Verified(frozenset())",
+        "verified = Verifications(_denied(broker, request))",
+        "verified = Verifications(frozenset())",
     ),
 )

@@ -62,11 +62,7 @@ def broken(planted: Planted, text: str) -> str:
 
 
 def plant(planted: Planted) -> None:
-    """Break a rule in this process.
-
-    Raises:
-        NotPlantedError: its module is loaded already.
-    """
+    """Break a rule in this process. Raises NotPlantedError: its module is loaded already."""
     if planted.module in sys.modules:
         raise NotPlantedError(f"{planted.name}: {planted.module} is loaded already")
     sys.meta_path.insert(0, _Finder(planted))

@@ -88,7 +88,6 @@ class FaultSet:
             self.faults = tuple(each for each in self.faults if not each.is_over or each.held)
 
     def clear(self) -> None:
-        """Remove all faults and release their held requests."""
         with self._lock:
             removed, self.faults = self.faults, ()
         for fault in removed:
@@ -207,22 +206,18 @@ class InjectedFaults(NamedTuple):
 
     @property
     def effect(self) -> Effect | None:
-        """The outcome's effect."""
         return None if self.outcome is None else self.outcome.effect
 
     @property
     def timing_before(self) -> Fault | None:
-        """Delay or hold of the request."""
         return self.timing if self.timing is not None and self.timing.spec.before else None
 
     @property
     def timing_after(self) -> Fault | None:
-        """Delay or hold of the response."""
         return None if self.timing is None or self.timing.spec.before else self.timing
 
     @property
     def throttle_ms(self) -> int:
-        """Reported throttle time."""
         return 0 if self.throttle is None else self.throttle.spec.ms or 0
 
     def plan(self, request: RequestFrame, broker: int | None, knowledge: ClusterFacts) -> Plan:

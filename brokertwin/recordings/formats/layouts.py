@@ -80,6 +80,7 @@ _TEXT_LOG = later(
     r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
 )
 _ENTRY = later(ENTRY_START.pattern.decode())
+_CELL = later(rb"(?:^|(?<=[,;\t]))\"((?:[^\"]|\"\")*)\"(?=[,;\t\r\n]|$)")
 _OUTSIDE = later(rb"[\"{}\[\]]")
 _INSIDE = later(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)
 _ESCAPED = later(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -215,6 +216,20 @@ class Scan:
 def _end_of(form: re.Pattern[bytes], text: bytes, at: int) -> int:
     match = form.match(text, at)
     return match.end() if match else at
+
+
+def field_at(text: bytes, place: int) -> tuple[bytes, bytes] | None:
+    """The quoted field of a table, or the JSON behind a prefix, around a place.
+
+    Returns:
+        The text before it, and its own.
+    """
+    for field in _CELL.finditer(text) if text[:1] not in b"{[" else ():
+        if field.start(1) <= place < field.end(1):
+            return text[: field.start()], field[1].replace(b'""', b'"')
+    brace = text.find(b'{"', 0, place)
+    end = Scan().end_in(text, brace) if brace > 0 else None
+    return (text[:brace], text[brace:end]) if end is not None and end > place else None
 
 
 def unescaped(text: bytes, quote: bytes) -> bytes:
