@@ -105,7 +105,10 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "log of a Go client",
-        f"It is not read: {_RECORD}",
+        (
+            "It shows one client: `brokertwin explain client` reads the refusals in it."
+            f" For the rest, {_RECORD}"
+        ),
         (rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",),
     ),
     (
