@@ -270,7 +270,7 @@ class Exchanges:
             header=RequestHeader(found.key, found.version, number, _RD_NUMBER.sub("", client)),
             request=raw(found.body),
             response=NO_RESPONSE,
-            rest={"isText": msgspec.Raw(b"true")},
+            fields={"isText": msgspec.Raw(b"true")},
         )
 
     @staticmethod

@@ -196,19 +196,23 @@ class FormatReader:
             return None
         begin = head.end() - 1
         end = text.rindex(b"}") + 1
-        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX or b"\x1b[" in text:
+        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX:
             return None
         minute, seconds, fraction = head.groups()
         time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
         if time is None:
             return None
-        try:
-            made = request_log.document_of(line, line.place, text[begin:end], time)
-            if isinstance(made, Document):
-                _check(made)
-        except _ERRORS:
-            return None
-        self._place, self._count = line.place, 1
+        place, text = line.place, text[begin:end]
+        made: Document | UnpairedDocuments | None
+        made = request_log.usual_document(line, place, text, time)
+        if made is None:
+            try:
+                made = request_log.document_of(line, place, text, time)
+                if isinstance(made, Document):
+                    _check(made)
+            except _ERRORS:
+                return None
+        self._place, self._count = place, 1
         return made
 
     def _guarded(self, line: SourceLine, made: Made) -> Made:
@@ -518,7 +522,7 @@ class FormatReader:
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
         requested = captured.request_header, captured.request
         document = self._document(line, captured, requested, captured.response)
-        document.rest = fields
+        document.fields = fields
         _check(document)
         return document
 
@@ -549,7 +553,7 @@ class FormatReader:
             header=header,
             request=request,
             response=response,
-            rest={},
+            fields={},
         )
 
 
