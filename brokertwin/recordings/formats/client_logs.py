@@ -305,7 +305,7 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"[^\s|()\[\]\"':]+#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
 _RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
 """The number of a client in its process, where several may have one client id."""
 
@@ -374,7 +374,7 @@ def _librdkafka(text: str, line: bytes) -> Found:
             body={},
             latency_ms=float(sent["ms"]) if sent["ms"] else None,
         )
-    found = _RD_LINE.search(text)
+    found = _RD_LINE.search(text.replace('\\"', '"'))
     if found is None:
         return None
     for form, apis in _RD_FAILURES:

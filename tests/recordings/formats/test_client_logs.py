@@ -241,6 +241,7 @@ def test_clients_with_bodies_have_the_stories_of_groups_and_producers(tmp_path: 
 SENT = "[thrd:main]: b:1/1: Sent HeartbeatRequest (v3, 92 bytes @ 0, CorrId 14)"
 GOT = "[thrd:main]: b:1/1: Received HeartbeatResponse (v3, 6 bytes, CorrId 14, rtt 2.25ms)"
 FAILED = "[thrd:main]: b:1/1: HeartbeatRequest failed: Broker: Unknown member: actions Permanent"
+GROUP_FAILED = '[thrd:main]: Group "g" heartbeat error response in state up: Broker: Unknown member'
 BEAT = "Response Heartbeat(key: 12, version: 3)"
 FIELDS = {
     "logger": "kafkajs",
@@ -274,6 +275,12 @@ WRAPPERS = {
     "winston, simple": [f"{AT} debug: {BEAT} {json.dumps({'extra': FIELDS})}"],
     "winston, JSON": [
         json.dumps({"level": "debug", "message": BEAT, "extra": FIELDS, "timestamp": AT})
+    ],
+    "logfmt": [
+        f"ts={AT} client=a#consumer-1 msg={json.dumps(each)}" for each in (SENT, GOT, GROUP_FAILED)
+    ],
+    ".NET, with scopes": [
+        f"{AT} dbug: Kafka[0]\n      a#consumer-1 {each}" for each in (SENT, GOT, FAILED)
     ],
     "librdkafka-dotnet": [
         f"{AT} [Debug] From(a#consumer-1) {each}" for each in (SENT, GOT, FAILED)
@@ -313,6 +320,14 @@ def test_the_lines_of_other_loggers_are_read(tmp_path: Path, kind: str) -> None:
     assert beat.api == "HEARTBEAT"
     assert [each.code for each in beat.refused] == [25]
     assert beat.time == 1795165925412
+
+
+def test_java_util_logging_writes_the_time_before_the_message(tmp_path: Path) -> None:
+    said = "[Consumer clientId=reader-a] Attempt to heartbeat failed since group is rebalancing"
+    head = "Nov 20, 2026 9:12:05 AM org.apache.kafka.clients.ConsumerCoordinator handle"
+    (beat,), _ = _story(tmp_path, f"{head}\nINFO: {said}\n")
+    assert [each.code for each in beat.refused] == [27]
+    assert beat.time == 1795165925000
 
 
 def test_a_log_without_dates_is_refused_with_what_is_missing(tmp_path: Path) -> None:
