@@ -104,7 +104,7 @@ def test_end_without_a_transaction_is_noted() -> None:
     recording.init("a", 0)
     recording.end_txn("a", 0, committed=False)
     assert story(recording)[0][1] == [
-        "no transaction is open in the recording: aborted again, or empty"
+        "the recording shows no begin of a transaction: aborted again, or empty"
     ]
 
 
