@@ -788,7 +788,7 @@ class Membership(msgspec.Struct):
         return found
 
     def _before_empty(self, number: int, line: RecordedRequest) -> list[MemberDropped]:
-        """The members of the last generation but one, if all expired and the next was empty.
+        """The members of the last generation but one, if all left or expired, and none joined.
 
         No response shows a generation without members.
         """
@@ -797,17 +797,18 @@ class Membership(msgspec.Struct):
         if generation.former != number - 2 or not before or now is None:
             return []
         known = {**self.dropped, **self.members}
+        expired = [member for member in before if member not in self.gone]
         is_expired = all(
             member in known
-            and member not in {*now, *self.gone, *self.replaced}
+            and member not in {*now, *self.replaced}
             and known[member].session_timeout_ms > 0
             and known[member].last.broker == line.broker
             and known[member].is_silent(line)
-            for member in before
+            for member in expired
         )
         if not is_expired:
             return []
-        return [MemberDropped(member=each, client=self._client(each)) for each in before]
+        return [MemberDropped(member=each, client=self._client(each)) for each in expired]
 
     def _note_rebalance(self, exchange: RecordedExchange) -> None:
         """Note a refusal that shows that a rebalance had begun before members joined for it.
