@@ -64,7 +64,7 @@ LONG = (
     *("tests/recordings/replay/", "tests/state/cell/test_histories.py"),
     *("tests/streaming/job/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
     *("tests/recordings/audit/", "tests/clients/test_producer_exactly_once.py"),
-    *("tests/clients/connect/test_workers.py", "tests/test_imports.py"),
+    *("tests/simulation/test_losses.py", "tests/test_imports.py"),
     "tests/simulation/test_run.py",
 )
 """Files and folders that would keep a worker busy when all others are done."""

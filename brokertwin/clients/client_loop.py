@@ -364,10 +364,7 @@ class ClientLoop(ABC):
         return self._last_id
 
     def version(self, node: int, api: str, within: Versions | None = None) -> int | None:
-        """Return the newest common version of an API, or None.
-
-        `within` limits the version.
-        """
+        """Return the newest common version of an API, or None. `within` limits the version."""
         common = self._versions.get(node, {}).get(api)
         if common is None:
             return None

@@ -144,10 +144,7 @@ class ConsumerMembership(ClassicMembership):
         return times if self.phase in SILENT else [*times, self._heartbeat_at, self._poll_until]
 
     def leave(self, reason: str) -> None:
-        """Leave the group; a static member announces that it returns.
-
-        The reason is not sent.
-        """
+        """Leave the group; a static member announces that it returns. The reason is not sent."""
         is_static = self.config.group_instance_id is not None
         if self.state is ClientMemberState.STABLE and self.coordinator is not None:
             epoch = STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH

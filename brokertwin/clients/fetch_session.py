@@ -162,10 +162,7 @@ class FetchSessionHandler:
         return Builder(self)
 
     def next_request(self, wanted: dict[TopicPartition, PartitionData]) -> FetchRequestData:
-        """Return the request that makes the session hold `wanted`.
-
-        Usually called by `builder`.
-        """
+        """Return the request that makes the session hold `wanted`. Usually called by `builder`."""
         removed: list[TopicIdPartition] = []
         replaced: list[TopicIdPartition] = []
         to_send = dict(wanted)

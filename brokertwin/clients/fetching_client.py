@@ -200,10 +200,7 @@ class ReaderClient(FetchingClient):
         self._count = 0
 
     def read(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Read exactly these partitions; new ones from an offset.
-
-        None reads from the beginning.
-        """
+        """Read exactly these partitions; new ones from an offset. None reads from the beginning."""
         had = self.subscription.positions.keys()
         new = {each: offset for each, offset in offsets.items() if each not in had}
         self.subscription.assign(offsets)

@@ -1,7 +1,4 @@
-"""Subscription, assignment and positions of a consumer.
-
-Source: `SubscriptionState` in Kafka.
-"""
+"""Subscription, assignment and positions of a consumer. Source: `SubscriptionState` in Kafka."""
 
 from collections.abc import Iterable, Mapping
 

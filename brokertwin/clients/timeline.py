@@ -41,17 +41,14 @@ class Timeline:
         items = set(owned)
         had = {item for owner, item in self._open if owner == member}
         for item in had - items:
-            self._close(now, member, item)
+            begin = self._open.pop((member, item))
+            self.spans.append(RunSpan(member, item, begin, now))
         for item in items - had:
             self._open[member, item] = now
         return had != items
 
     def gone(self, now: int, member: str) -> None:
         self.note(now, member, ())
-
-    def _close(self, now: int, member: str, item: str) -> None:
-        begin = self._open.pop((member, item))
-        self.spans.append(RunSpan(member, item, begin, now))
 
     def owned(self) -> dict[str, list[str]]:
         return {
@@ -79,10 +76,7 @@ class Timeline:
         ]
 
     def picture(self, now: int, columns: int = 60) -> list[str]:
-        """A line for each item and a column for each moment.
-
-        A letter is a member.
-        """
+        """A line for each item and a column for each moment. A letter is a member."""
         columns = max(columns, 1)
         step = max((now - self.began) / columns, 1e-9)
         letters = {member: LETTERS[at % len(LETTERS)] for at, member in enumerate(self._order)}

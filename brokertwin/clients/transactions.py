@@ -299,18 +299,15 @@ class ProducerTransactions:
             case TransactionManagerState.INITIALIZING:
                 return self._to_own("INIT_PRODUCER_ID", self._init_body())
             case TransactionManagerState.IN_TRANSACTION | TransactionManagerState.COMMITTING:
-                return self._next_of_transaction(is_flushed)
+                if self._to_add:
+                    return self._to_own("ADD_PARTITIONS_TO_TXN", self._add_body(self._to_add))
+                if self._offsets:
+                    return self._offsets_request(self._offsets[0])
+                if self.state is TransactionManagerState.COMMITTING and is_flushed:
+                    return self._end_or_bump(committed=True)
+                return None
             case TransactionManagerState.ABORTING if is_flushed:
                 return self._end_or_bump(committed=False)
-        return None
-
-    def _next_of_transaction(self, is_flushed: bool) -> TransactionRequest | None:
-        if self._to_add:
-            return self._to_own("ADD_PARTITIONS_TO_TXN", self._add_body(self._to_add))
-        if self._offsets:
-            return self._offsets_request(self._offsets[0])
-        if self.state is TransactionManagerState.COMMITTING and is_flushed:
-            return self._end_or_bump(committed=True)
         return None
 
     def _offsets_request(self, group: OffsetsToCommit) -> TransactionRequest | None:

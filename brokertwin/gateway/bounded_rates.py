@@ -20,8 +20,6 @@ from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaWindows
 
 
 class RateLimit(NamedTuple):
-    """Quota per second, and its windows."""
-
     per_second: float
     windows: QuotaWindows
 

@@ -67,7 +67,6 @@ class Stopwatch(msgspec.Struct, eq=False):
     _stopped: float | None = None
 
     def stop(self, now: float) -> None:
-        """Pause while the request waits."""
         if self._stopped is None:
             self._stopped = now
 
@@ -185,7 +184,6 @@ class BrokerConnection(asyncio.Protocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Continue after the client has caught up."""
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
@@ -254,7 +252,6 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def finished(self) -> None:
-        """Cancel the tasks of this connection after reporting its end."""
         self._report_end()
         produced = [each.future for each in self._produced]
         tasks = [task for task in (self._task, self._replies, *produced) if task is not None]

@@ -76,11 +76,9 @@ class Arrival(asyncio.Protocol):
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up the place in the queue."""
         self._arrivals.departed(self)
 
     def refuse(self, reason: str) -> None:
-        """Close the connection and log the reason."""
         _log.warning("connection refused", host=self.host, broker=self.broker, reason=reason)
         self.transport.abort()
 
@@ -100,13 +98,12 @@ class ConnectionQuotas:
         self.held: dict[Arrival, asyncio.TimerHandle] = {}
         self._limits_of = limits_of
         self._limit_of = limit_of
-        self._doors: defaultdict[int, _Door] = defaultdict(_Door)
+        self._doors: defaultdict[int, _AdmittedConnections] = defaultdict(_AdmittedConnections)
         self._rates = BoundedRates()
         self._has_ended = False
 
     @property
     def waiting(self) -> list[Arrival]:
-        """Queued connections, in order of arrival for each broker."""
         return [each for door in self._doors.values() for each in door.waiting]
 
     def arrived(self, arrival: Arrival) -> None:
@@ -124,7 +121,6 @@ class ConnectionQuotas:
             _log.warning("connections are queued", broker=arrival.broker, served=door.count)
 
     def is_pending(self, arrival: Arrival) -> bool:
-        """True if the connection is queued or throttled."""
         return arrival in self.held or arrival in self._doors[arrival.broker].waiting
 
     def departed(self, arrival: Arrival) -> None:
@@ -199,7 +195,7 @@ class ConnectionQuotas:
             self.held[arrival] = later(held_ms / 1000, arrival.refuse, reason)
         return True
 
-    def _begin(self, door: "_Door", arrival: Arrival, limits: GatewayLimits) -> None:
+    def _begin(self, door: "_AdmittedConnections", arrival: Arrival, limits: GatewayLimits) -> None:
         if self._is_held(arrival):
             return
         most = limits.connections_of(arrival.host)
@@ -214,7 +210,7 @@ class ConnectionQuotas:
         served.connection_made(arrival.transport)
 
 
-class _Door:
+class _AdmittedConnections:
     """Connections of a broker.
 
     Attributes:

@@ -96,7 +96,6 @@ class PendingWrite(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Topic name, topic id and partition, as in the request."""
         return self.topic.name, self.topic.topic_id, self.partition.index
 
 
@@ -404,7 +403,6 @@ def _placed(pending: PendingResponse, broker: int) -> dict[str, str]:
 
 
 def _addressed(addresses: Addresses, place: T, broker: int) -> T:
-    """Return a struct with the host and the port of a broker."""
     address = addresses.get(broker)
     if address is None:
         return place

@@ -39,7 +39,6 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 def settings_used(listener: str) -> frozenset[str]:
-    """Names of all settings with an effect, including the listener's own."""
     return frozenset(SETTINGS) | {f"{prefix_of(listener)}{name}" for name in _OWN}
 
 
@@ -98,16 +97,13 @@ class GatewayLimits(NamedTuple):
 
     @property
     def most(self) -> int:
-        """Maximum number of connections."""
         return min(self.connections, self.own_connections)
 
     @property
     def rate(self) -> RateLimit:
-        """Maximum rate of connections from all addresses."""
         return RateLimit(min(self.creation_rate, self.own_creation_rate), self.windows)
 
     def connections_of(self, host: str) -> int:
-        """Maximum number of connections from an address."""
         return self.per_ip_overrides.get(host, self.connections_per_ip)
 
 

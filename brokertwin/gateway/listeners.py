@@ -110,12 +110,10 @@ class AddedListeners:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, broker: int, own: GatewayListener) -> None:
-        """Add a started broker with the gateway's own listener."""
         self._is_there[broker] = own
         self.schedule()
 
     def end(self, broker: int) -> None:
-        """Close the listeners of a stopped broker."""
         self._is_there.pop(broker, None)
         for each, name in list(self._added):
             if each == broker:
@@ -135,7 +133,6 @@ class AddedListeners:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def of(self, broker: int) -> list[GatewayListener]:
-        """Return the open listeners that were added to a broker."""
         found = (added.listener for (each, _), added in self._added.items() if each == broker)
         return [each for each in found if each is not None]
 

@@ -69,7 +69,6 @@ def to_struct(api_key: int, body: Body) -> AnyBody:
 
 
 def has_own_code(request: RequestFrame) -> bool:
-    """True if the response has an error code for the whole request."""
     message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
     return any(
         field.name == "errorCode" and request.version in field.versions for field in message.fields
@@ -90,7 +89,6 @@ def listed_items(body: Body, repeated: RepeatedList) -> list[Any] | None:
 
 
 def items_in_error(items: Iterable[Any], repeated: RepeatedList, error: int) -> Body:
-    """Return the part of a response with an error for each item."""
     return {repeated.response_list: [_mirrored(item, repeated, error) for item in items]}
 
 

@@ -176,7 +176,6 @@ class Gateway:
         )
 
     def _end_listener(self, broker: int, listener: GatewayListener, server: asyncio.Server) -> None:
-        """Close a listener with its connections."""
         listener.is_closed = True
         _stop_listening(server)
         self.disconnect([broker], listener)
@@ -272,12 +271,10 @@ class Gateway:
 
     @property
     def connections(self) -> int:
-        """Number of open connections."""
         return len(self._connections)
 
     @property
     def waiting(self) -> int:
-        """Number of connections with a pending request."""
         return sum(connection.is_busy for connection in list(self._connections))
 
     def disconnect(self, brokers: Collection[int], by: GatewayListener | None = None) -> None:

@@ -74,7 +74,6 @@ class Traffic:
 
     @property
     def errors_by_name(self) -> dict[str, dict[str, int]]:
-        """`errors`, by the names of API and error."""
         found: dict[str, dict[str, int]] = {}
         for (key, code), number in sorted(dict(self.errors).items()):
             found.setdefault(KAFKA_APIS[key].name, {})[error_name(code)] = number

@@ -91,18 +91,14 @@ def _unescape(text: str) -> str:
             follower = text[at + 1 : at + 2]
             out.append(_ESCAPES.get(follower, follower))
             at += 2
-    return _join_surrogates("".join(out))
+    # Two \u escapes may be one character beyond the first plane.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _unicode(digits: str) -> str:
     if len(digits) < _HEX_DIGITS or not all(c in "0123456789abcdefABCDEF" for c in digits):
         raise ValueError(f"\\u must be followed by four hexadecimal digits, not {digits!r}")
     return chr(int(digits, 16))
-
-
-def _join_surrogates(text: str) -> str:
-    r"""Two \u escapes may be one character beyond the first plane."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape(text: str, special: str) -> str:

@@ -192,11 +192,7 @@ def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[s
 
 
 def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
-    """Return topic names with numbers of partitions.
-
-    Raises:
-        UserError: Kafka does not respond.
-    """
+    """Return topic names with numbers of partitions. Raises UserError: Kafka does not respond."""
     check_reachable(client.bootstrap)
     for timeout_s in (LOGIN_S, KAFKA_TIMEOUT_S):  # a rejected login would be repeated all the time
         try:

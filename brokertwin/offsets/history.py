@@ -31,10 +31,7 @@ OUTSIDER = "an administrator, or a client that joins no group"
 
 
 class CoordinatorRow(NamedTuple):
-    """A row of the topic.
-
-    `timestamp` is the append time in ms since 1970, -1 if unknown.
-    """
+    """A row of the topic. `timestamp` is the append time in ms since 1970, -1 if unknown."""
 
     partition: int
     offset: int

@@ -31,7 +31,7 @@ from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.sessions import ObservedSessionCache
+from brokertwin.recordings.history.sessions import ObservedSession, ObservedSessionCache
 from brokertwin.wording import counted
 
 State = dict[str, Any]
@@ -206,12 +206,25 @@ class _Walk:
                 if entity.LOOKAHEAD_MS:
                     deque(entity.judge(part, self._known), maxlen=0)
                 lane = self.lane(SAMPLED[key.kind], _name_of(key, entity, exchange))
-                if isinstance(entity, ObservedGroup):
-                    state = self._groups.after(key, entity, exchange)
-                else:
-                    state = _state_of(entity)
-                lane.sample(exchange.line.end - self._begin, index, key, state)
+                for name, state in self._states(key, entity, exchange):
+                    lane.sample(exchange.line.end - self._begin, index, name, state)
                 yield lane
+
+    def _states(
+        self, key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange
+    ) -> Iterator[tuple[object, State]]:
+        """The parts of an entity's state that an exchange may have changed."""
+        if isinstance(entity, ObservedGroup):
+            yield key, self._groups.after(key, entity, exchange)
+        elif isinstance(entity, ObservedProducer):
+            yield key, _transaction(entity)
+        elif isinstance(entity, ProducerInPartition):
+            yield key, _batches(entity)
+        else:
+            assert isinstance(entity, ObservedSessionCache)
+            numbers = {body.get("sessionId", 0) for body in (exchange.request, exchange.response)}
+            for number in sorted(numbers - {0}):
+                yield number, _session(number, entity.sessions.get(number))
 
     def until(self, time: float) -> None:
         """Note the changes of groups that no request made until a time, in ms since 1970."""
@@ -322,18 +335,12 @@ def _name_of(key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange)
     return f"producer {key.id}" if key.kind == "producer-id" else key.id
 
 
-def _state_of(entity: ObservedEntity) -> State:
-    if isinstance(entity, ObservedProducer):
-        return _transaction(entity)
-    if isinstance(entity, ProducerInPartition):
-        return _batches(entity)
-    assert isinstance(entity, ObservedSessionCache)
-    return {
-        f"session {number}": f"epoch {session.epoch}, {session.partitions} partitions,"
-        f" {session.client or '?'}"
-        for number, session in entity.sessions.items()
-        if session.closed is None and session.used is not None
-    }
+def _session(number: int, session: ObservedSession | None) -> State:
+    if session is None or session.closed is not None or session.used is None:
+        return {}
+    known = [f"epoch {session.epoch}"]
+    known += [counted(session.partitions, "partition")] if session.partitions >= 0 else []
+    return {f"session {number}": ", ".join([*known, session.client or "?"])}
 
 
 def _transaction(entity: ObservedProducer) -> State:
@@ -442,11 +449,12 @@ def _label(kind: str, state: State) -> tuple[str, str]:
         words = f"leader {leader}" if leader is not None and leader >= 0 else "no leader"
         tone = "bad" if words == "no leader" else "calm"
         return f"{words}, in sync {state.get('in sync')}", tone
-    if state.get("log") == "ended":
-        return "no line after this", "gone"
-    at_controller = state.get("controller")
-    tone = "calm" if at_controller in (None, "active") else "bad"
-    return str(at_controller or "log recorded"), tone
+    at_controller, ended = state.get("controller"), "its log has ended"
+    has_ended = state.get("log") == "ended"
+    if at_controller is None:
+        return (ended, "gone") if has_ended else ("log recorded", "calm")
+    tone = "calm" if at_controller == "active" else "bad"
+    return f"{at_controller}, {ended}" if has_ended else str(at_controller), tone
 
 
 DENSITY = 600

@@ -1,7 +1,4 @@
-"""Kafka's error codes.
-
-Source: org.apache.kafka.common.protocol.Errors, 4.3.1.
-"""
+"""Kafka's error codes. Source: org.apache.kafka.common.protocol.Errors, 4.3.1."""
 
 from enum import IntEnum
 from typing import Final

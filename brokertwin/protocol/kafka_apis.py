@@ -18,10 +18,7 @@ from brokertwin.protocol.repeated_lists import RepeatedList
 
 
 class Decider(StrEnum):
-    """The component that decides on a request.
-
-    A broker forwards requests to the controller.
-    """
+    """The component that decides on a request. A broker forwards requests to the controller."""
 
     EDGE = "edge"
     BROKER = "broker"

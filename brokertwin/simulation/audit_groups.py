@@ -76,6 +76,7 @@ class GroupAudit:
         self._given: dict[tuple[str, int, str, int], str] = {}
         self._owners: dict[Place, str] = {}
         self._last_seen: dict[str, int] = {}
+        self._left: set[str] = set()
         self._begun: dict[str, int] = {}
         self._open: dict[tuple[str, int], list[tuple[Place, ClientCommit]]] = defaultdict(list)
         self._ending: dict[str, tuple[tuple[str, int], bool]] = {}
@@ -205,6 +206,8 @@ class GroupAudit:
 
     def beats(self, body: Any) -> None:
         """Process the partitions a consumer group member reports; leaving releases all."""
+        if body.member_epoch <= 0:
+            (self._left.add if body.member_epoch else self._left.discard)(body.member_id)
         if body.topic_partitions is None and body.member_epoch > 0:
             return
         named = body.topic_partitions or []
@@ -214,8 +217,8 @@ class GroupAudit:
                 del self._owners[place]
 
     def heartbeat_responded(self, sent: int, now: int, body: Any, response: dict[str, Any]) -> None:
-        """Check the epoch and assignment of a consumer group member."""
-        if response["errorCode"] != Error.NONE or body.member_epoch < 0:
+        """Check the epoch and assignment of a consumer group member that has not left."""
+        if response["errorCode"] != Error.NONE or body.member_id in self._left:
             return
         member = response["memberId"]
         self._last_seen[member] = max(self._last_seen.get(member, 0), sent)

@@ -180,7 +180,8 @@ class Injection(msgspec.Struct, frozen=True):
 class ClientPlan(msgspec.Struct, frozen=True):
     """A client: name, role and group.
 
-    `instance` is its group.instance.id, `is_old` limits it to versions of Kafka 2.1.
+    `instance` is its group.instance.id, `is_old` limits it to versions of Kafka 2.1, `standbys` is
+    `num.standby.replicas` of a Streams thread.
     """
 
     name: str
@@ -189,6 +190,7 @@ class ClientPlan(msgspec.Struct, frozen=True):
     is_read_committed: bool = False
     instance: str = ""
     is_old: bool = False
+    standbys: int = 0
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -226,7 +226,8 @@ class TransactionsActor(Actor):
             if self._writer.transaction:
                 self._writer.ended(self._wants)
             if now >= self._next_at and not self.is_ending:
-                self._begin(now)
+                self._writer.begin()
+                self._write(now)
         return max(self._next_at - now, PAUSE_MIN_MS) if self._has_work else REQUEST_MS
 
     @property
@@ -235,10 +236,6 @@ class TransactionsActor(Actor):
         state = self._writer.transactions.state
         is_ready = state is TransactionManagerState.READY and not self.is_ending
         return is_ready or state is TransactionManagerState.IN_TRANSACTION
-
-    def _begin(self, now: int) -> None:
-        self._writer.begin()
-        self._write(now)
 
     def _go_on(self, now: int) -> None:
         """Write more records or end the transaction: a zombie writes to added partitions."""

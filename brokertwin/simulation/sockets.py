@@ -154,7 +154,13 @@ class Sockets:
         body = pending.response["response"]
         self._auditor.on_response(self.name, pending, body)
         if self.is_old and pending.send.api == "API_VERSIONS":
-            body = _limited(body)
+            # The versions that an old client knows.
+            limits = {API_KEYS[name]: version for name, version in OLD_VERSIONS.items()}
+            keys = [
+                {**each, "maxVersion": min(each["maxVersion"], limits.get(each["apiKey"], 99))}
+                for each in body["apiKeys"]
+            ]
+            body = {**body, "apiKeys": keys}
         is_fetch = pending.send.api in ("FETCH", "SHARE_FETCH")
         records = self._records(body) if is_fetch else {}
         self._emit(ResponseReceived(pending.send.node, pending.send.request_id, body, records))
@@ -189,13 +195,3 @@ class Sockets:
     def _emit(self, event: NetworkEvent) -> None:
         self._inbox.append(event)
         self._on_event()
-
-
-def _limited(body: dict[str, Any]) -> dict[str, Any]:
-    """Return an ApiVersions response with the versions that an old client knows, too."""
-    limits = {API_KEYS[name]: version for name, version in OLD_VERSIONS.items()}
-    keys = [
-        {**each, "maxVersion": min(each["maxVersion"], limits.get(each["apiKey"], 99))}
-        for each in body["apiKeys"]
-    ]
-    return {**body, "apiKeys": keys}

@@ -76,6 +76,7 @@ class StreamsActor(ApplicationActor):
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=2 * SESSION_MS,
             transaction_timeout_ms=TRANSACTION_MS,
+            num_standby_replicas=plan.standbys,
         )
         process_id = base64.urlsafe_b64encode(plan.name.encode().ljust(16)).decode().rstrip("=")
         self._is_exact = is_exact

@@ -147,16 +147,12 @@ class Acl(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pattern(msgspec.Struct, frozen=True, array_like=True):
-    """The resources of an ACL."""
-
     resource_type: int
     pattern_type: int
     name: str
 
 
 class PatternAcls(msgspec.Struct, array_like=True):
-    """ACLs of one pattern, by id."""
-
     acls: dict[Uuid, Acl]
 
 
@@ -245,7 +241,6 @@ def entries(
 
 
 def find(at: MachineTables, pattern: Pattern, acl: Acl) -> Uuid | None:
-    """Id of an existing ACL."""
     found = at.tables.metadata.get(_pattern_key(at, pattern), PatternAcls)
     if found is not None:
         for acl_id, known in found.acls.items():

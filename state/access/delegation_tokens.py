@@ -63,11 +63,9 @@ class Token(msgspec.Struct):
     expiry_timestamp: int
 
     def is_expired(self, now: int) -> bool:
-        """True if it is no longer valid."""
         return min(self.max_timestamp, self.expiry_timestamp) < now
 
     def may_be_renewed_by(self, principal: str) -> bool:
-        """True if the principal is the owner or a renewer."""
         return principal == self.owner or principal in self.renewers
 
     def is_known_to(self, principal: str) -> bool:
@@ -75,14 +73,11 @@ class Token(msgspec.Struct):
         return principal == self.requester or self.may_be_renewed_by(principal)
 
     def written(self, expiry_timestamp: int) -> DelegationTokenWritten:
-        """Record of the token with another expiry."""
         known = msgspec.structs.asdict(self)
         return DelegationTokenWritten(**(known | {"expiry_timestamp": expiry_timestamp}))
 
 
 class TokenId(msgspec.Struct, array_like=True):
-    """Id of the token with a digest."""
-
     token_id: str
 
 
@@ -96,7 +91,6 @@ def principal(kind: str, name: str) -> str:
 
 
 def parts(principal_text: str) -> tuple[str, str]:
-    """Type and name of a principal."""
     kind, _, name = principal_text.partition(":")
     return kind, name
 
@@ -106,13 +100,11 @@ def by_id(at: MachineTables, token_id: str) -> Token | None:
 
 
 def by_digest(at: MachineTables, digest: str) -> Token | None:
-    """The token with this digest of its hmac."""
     found = at.tables.metadata.get(_digest_key(at, digest), TokenId)
     return by_id(at, found.token_id) if found is not None else None
 
 
 def all_tokens(at: MachineTables) -> Iterator[Token]:
-    """Every token, including expired ones."""
     for _, token in at.tables.metadata.items(f"{at.prefix}/token/", Token):
         yield token
 

@@ -37,13 +37,11 @@ Places = Iterable[Place | None]
 
 
 def of_heartbeat(broker: Broker, body: Any, response: Any) -> Places:
-    """Heartbeats of all group types."""
     is_error = response.error_code not in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
     return [] if is_error else _of_group(broker, body)
 
 
 def of_member(broker: Broker, body: Any, response: Any) -> Places:
-    """JoinGroup and SyncGroup."""
     is_consumer_group = isinstance(groups.find(broker, body.group_id), ConsumerGroup)
     return _of_group(broker, body) if is_consumer_group and not response.error_code else []
 
@@ -54,7 +52,6 @@ def of_leave(broker: Broker, body: Any, _response: Any) -> Places:
 
 
 def of_commit(broker: Broker, body: Any, response: Any) -> Places:
-    """OffsetCommit and TxnOffsetCommit."""
     codes = {each.error_code for topic in response.topics for each in topic.partitions}
     return _of_group(broker, body) if Error.OFFSET_METADATA_TOO_LARGE in codes else []
 

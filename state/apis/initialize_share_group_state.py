@@ -14,19 +14,16 @@ The group coordinator that sent the request assigns the partitions after the res
 """
 
 from brokertwin.protocol import kafka_apis
-from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
     InitializeShareGroupStateRequestPartitionData,
 )
 from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
-    ShareGroupStateResponse,
     ShareGroupStateResult,
 )
-from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.apis.share_requests import decide_states
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
@@ -34,51 +31,26 @@ from brokertwin.state.core.records import Record
 from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.groups import share_group_coordinator
 from brokertwin.state.share import state_store
-from brokertwin.state.share.state_store import NO_EPOCH, ShareStateError
+from brokertwin.state.share.state_store import NO_EPOCH, ShareKey, ShareStateError
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Initialize the states that pass the checks."""
-    body: InitializeShareGroupStateRequest = request.body
-    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-    records: list[Record] = []
-    results = []
-    for topic in body.topics:
-        partitions = []
-        for requested in topic.partitions:
-            fault = _fault(broker, body.group_id, topic.topic_id, requested, is_allowed)
-            partitions.append(_result(requested.partition, fault))
-            if fault is None:
-                place = (body.group_id, topic.topic_id, requested.partition)
-                epoch, start = requested.state_epoch, requested.start_offset
-                snapshot = state_store.initialized_snapshot(broker, place, epoch, start)
-                records.append(ShareStateWritten(*place, snapshot))
-        results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
-    return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
+    def decide(
+        place: ShareKey, requested: InitializeShareGroupStateRequestPartitionData, _result: object
+    ) -> ShareStateError | Record:
+        epoch, start = requested.state_epoch, requested.start_offset
+        fault = state_store.coordinator_error(broker, place, "initialize")
+        if fault is None or fault.error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+            fault = state_store.epoch_error(broker, place, epoch, NO_EPOCH) or fault
+        if fault is not None:
+            return fault
+        snapshot = state_store.initialized_snapshot(broker, place, epoch, start)
+        return ShareStateWritten(*place, snapshot)
 
-def _fault(
-    broker: Broker,
-    group_id: str,
-    topic_id: Uuid,
-    requested: InitializeShareGroupStateRequestPartitionData,
-    is_allowed: bool,
-) -> ShareStateError | None:
-    if not is_allowed:
-        return state_store.DENIED
-    place = (group_id, topic_id, requested.partition)
-    fault = state_store.coordinator_error(broker, place, "initialize")
-    if fault is not None and fault.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
-        return fault
-    return state_store.epoch_error(broker, place, requested.state_epoch, NO_EPOCH) or fault
-
-
-def _result(partition: int, fault: ShareStateError | None) -> ShareGroupStatePartitionResult:
-    if fault is None:
-        return ShareGroupStatePartitionResult(partition=partition)
-    return ShareGroupStatePartitionResult(
-        partition=partition, error_code=fault.error, error_message=fault.message
-    )
+    types = (ShareGroupStateResult, ShareGroupStatePartitionResult)
+    return decide_states(broker, request, types, decide, is_ordered=False)
 
 
 API = Api(

@@ -14,61 +14,49 @@ partition, in this order:
 A new leader epoch is stored, which fences later writes of earlier leaders.
 """
 
+from typing import Any
+
 import msgspec
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.generated.read_share_group_state import (
-    ReadShareGroupStateResponse,
     ReadShareGroupStateResponsePartitionResult,
     ReadStateResult,
 )
-from brokertwin.protocol.generated.shared import ReadShareGroupStateRequest, StateBatch
-from brokertwin.state.access.authorizer import Operation
+from brokertwin.protocol.generated.shared import StateBatch
 from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.apis.share_requests import decide_states
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.share_records import ShareSnapshot, ShareUpdate
-from brokertwin.state.share import result_order, share_partitions, state_store
-from brokertwin.state.share.state_store import NO_EPOCH
+from brokertwin.state.core.share_records import ShareUpdate
+from brokertwin.state.share import share_partitions, state_store
+from brokertwin.state.share.state_store import NO_EPOCH, ShareKey, ShareStateError
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Return the states and store new leader epochs."""
-    body: ReadShareGroupStateRequest = request.body
-    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-    records: list[Record] = []
-    results = []
-    for topic in result_order.topics(body.topics):
-        partitions = []
-        for requested in result_order.partitions(topic.partitions):
-            place = (body.group_id, topic.topic_id, requested.partition)
-            epochs = (NO_EPOCH, requested.leader_epoch)
-            fault = state_store.access_error(broker, place, epochs, "read", is_allowed)
-            result = ReadShareGroupStateResponsePartitionResult(partition=requested.partition)
-            if fault is not None:
-                result.error_code, result.error_message = fault.error, fault.message
-            else:
-                snapshot = state_store.find(broker, *place)
-                assert snapshot is not None, place
-                _copy_state(result, snapshot)
-                if state_store.is_new_leader_epoch(broker, place, requested.leader_epoch):
-                    done = snapshot.delivery_complete_count
-                    noted = ShareUpdate(requested.leader_epoch, snapshot.start_offset, done)
-                    records.append(state_store.update_record(broker, place, noted))
-            partitions.append(result)
-        results.append(ReadStateResult(topic_id=topic.topic_id, partitions=partitions))
-    return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
 
+    def decide(
+        place: ShareKey, requested: Any, result: ReadShareGroupStateResponsePartitionResult
+    ) -> ShareStateError | Record | None:
+        epoch = requested.leader_epoch
+        fault = state_store.access_error(broker, place, (NO_EPOCH, epoch), "read")
+        if fault is not None:
+            return fault
+        snapshot = state_store.find(broker, *place)
+        assert snapshot is not None, place
+        start_offset, batches = snapshot.start_offset, snapshot.batches
+        result.state_epoch, result.start_offset = snapshot.state_epoch, start_offset
+        result.state_batches = [StateBatch(**msgspec.structs.asdict(batch)) for batch in batches]
+        if not state_store.is_new_leader_epoch(broker, place, epoch):
+            return None
+        noted = ShareUpdate(epoch, start_offset, snapshot.delivery_complete_count)
+        return state_store.update_record(broker, place, noted)
 
-def _copy_state(
-    result: ReadShareGroupStateResponsePartitionResult, snapshot: ShareSnapshot
-) -> None:
-    result.state_epoch, result.start_offset = snapshot.state_epoch, snapshot.start_offset
-    result.state_batches = [
-        StateBatch(**msgspec.structs.asdict(batch)) for batch in snapshot.batches
-    ]
+    types = (ReadStateResult, ReadShareGroupStateResponsePartitionResult)
+    return decide_states(broker, request, types, decide)
 
 
 API = Api(

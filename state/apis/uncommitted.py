@@ -90,7 +90,6 @@ def error_alone(response: Body, error: Error, _settings: BrokerSettings) -> Body
 
 
 def error_of_the_log(response: Body, error: Error, _settings: BrokerSettings) -> Body:
-    """Return the response with the error as a leader reports it."""
     return failed(response, error)
 
 

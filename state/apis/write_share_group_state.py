@@ -9,45 +9,37 @@ old state epoch returns 124 FENCED_STATE_EPOCH. The request does not change eith
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
-    ShareGroupStateResponse,
     ShareGroupStateResult,
 )
 from brokertwin.protocol.generated.write_share_group_state import (
-    WriteShareGroupStateRequest,
     WriteShareGroupStateRequestPartitionData,
 )
-from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.apis.share_requests import decide_states
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
-from brokertwin.state.share import result_order, share_partitions, state_store
+from brokertwin.state.share import share_partitions, state_store
 from brokertwin.state.share.state_batches import combined
+from brokertwin.state.share.state_store import ShareKey, ShareStateError
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    body: WriteShareGroupStateRequest = request.body
-    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-    records: list[Record] = []
-    results = []
-    for topic in result_order.topics(body.topics):
-        partitions = []
-        for written in result_order.partitions(topic.partitions):
-            place = (body.group_id, topic.topic_id, written.partition)
-            epochs = (written.state_epoch, written.leader_epoch)
-            fault = state_store.access_error(broker, place, epochs, "write", is_allowed)
-            result = ShareGroupStatePartitionResult(partition=written.partition)
-            if fault is not None:
-                result.error_code, result.error_message = fault.error, fault.message
-            else:
-                former = state_store.find(broker, *place)
-                assert former is not None, place
-                records.append(state_store.update_record(broker, place, _update(former, written)))
-            partitions.append(result)
-        results.append(ShareGroupStateResult(topic_id=topic.topic_id, partitions=partitions))
-    return Decision(records=records, response=ShareGroupStateResponse(results=results))
+    def decide(
+        place: ShareKey, written: WriteShareGroupStateRequestPartitionData, _result: object
+    ) -> ShareStateError | Record:
+        epochs = (written.state_epoch, written.leader_epoch)
+        fault = state_store.access_error(broker, place, epochs, "write")
+        if fault is not None:
+            return fault
+        former = state_store.find(broker, *place)
+        assert former is not None, place
+        return state_store.update_record(broker, place, _update(former, written))
+
+    types = (ShareGroupStateResult, ShareGroupStatePartitionResult)
+    return decide_states(broker, request, types, decide)
 
 
 def _update(

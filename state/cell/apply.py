@@ -24,7 +24,7 @@ from brokertwin.state.cluster import (
 from brokertwin.state.cluster.machines import Broker, tail_of
 from brokertwin.state.core.applying import APPLIERS, applies
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.pending import watch_key
+from brokertwin.state.core.pending import Watch, watch_key
 from brokertwin.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -349,7 +349,6 @@ class RecordEffects:
         return is_metadata
 
     def log_changed(self, broker: int, log: str) -> None:
-        """Note a change of a log, and of the fetch sessions that watch it."""
         self.changed_logs[log] = log
         watchers = self._sessions.get(watchers_key(log), Watchers)
         if watchers is not None:
@@ -369,7 +368,7 @@ class RecordEffects:
         while changed:
             watched = next(iter(changed))
             log = changed.pop(watched)
-            if self._is_traced or watch_key(watched) in watches:
+            if self._is_traced or watches.get(watch_key(watched), Watch) is not None:
                 return watched, log
         return None
 

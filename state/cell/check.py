@@ -277,7 +277,6 @@ def _is_there(tables: CellTables, watched: str) -> bool:
 
 
 def _deadline(cell: Cell) -> Violations:
-    """Check that the clock knows the earliest deadline."""
     earliest = pending.earliest(cell.tables.pending)
     outstanding = cell.meta.outstanding
     if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):

@@ -57,11 +57,9 @@ class AtOnce:
         self._messages: deque[Step] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Add a metadata record for each of the brokers."""
         self._metadata.extend(MetadataRead(broker, record) for broker in brokers)
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Add messages of a machine."""
         self._messages.extend(messages)
 
     def next(self) -> Step | None:
@@ -135,12 +133,10 @@ class RandomDelivery:
         self._ways: dict[tuple[int, int], deque[Step]] = {}
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Add a metadata record for each of the brokers."""
         for broker in brokers:
             self._way(CONTROLLER, broker).append(MetadataRead(broker, record))
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Add messages of a machine."""
         for message in messages:
             self._way(message.sender, message.receiver).append(message)
 

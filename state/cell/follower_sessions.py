@@ -96,7 +96,6 @@ def altered(broker: Broker, topic_id: Uuid, number: int, former: Partition) -> N
 
 
 def forget(broker: Broker, topic: Topic, number: int, followers: Iterable[int]) -> None:
-    """Drop a partition from the sessions of these followers."""
     table, identity = broker.tables.fetch_sessions, f"{topic.topic_id}/{number}"
     fetcher = fetchers.fetcher_id(topic.name, number, broker.settings.num_replica_fetchers)
     for follower in followers:

@@ -89,7 +89,6 @@ def _row(name: str, key: Document, value: Document | None) -> Document:
 
 
 def _taken(table: str, items: dict[str, bytes]) -> dict[str, bytes]:
-    """Return encoded items by the part of their key after the machine."""
     return {key: upgraded(table, f"0/{key}", encoded) or encoded for key, encoded in items.items()}
 
 

@@ -79,7 +79,6 @@ def load_later(broker: Broker, place: Place) -> None:
 
 
 def fire(broker: Broker, name: str) -> Decision:
-    """Load the log after the delay."""
     return Decision(records=[PartitionLoaded(*_place_of(name))])
 
 

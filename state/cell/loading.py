@@ -59,7 +59,6 @@ def forget(at: MachineTables, topic_id: Uuid, partition: int) -> None:
 
 
 def knows_any(at: MachineTables, topic_id: Uuid, partition: int) -> bool:
-    """Whether a coordinator has any state of a partition."""
     return any(coordinated_keys(at, topic_id, partition).values())
 
 

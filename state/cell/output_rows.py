@@ -74,7 +74,6 @@ class Rows:
         self._ordinal = mark[1]
 
     def extend(self, rows: list[Output]) -> None:
-        """Add complete rows."""
         self.rows.extend(rows)
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
@@ -197,10 +196,8 @@ class Rows:
         self.add(outputs.SEGMENTS, _json.encode(key), None)
 
     def request(self, cell: str, event: Event) -> None:
-        """Add an event for another cell, in the partition of that cell."""
         self.add(outputs.REQUESTS, cell.encode(), _json.encode(event))
 
     def timer(self, deadline: int) -> None:
-        """Add a deadline at which the clock writes a tick."""
         value = {"cluster": self.settings.cluster, "deadline": deadline}
         self.add(outputs.TIMERS, self._cell, _json.encode(value))

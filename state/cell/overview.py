@@ -110,5 +110,4 @@ def _state_of(cells: Sequence[CellTables], broker: int) -> str:
 
 
 def _topics(cells: Sequence[CellTables]) -> list[Topic]:
-    """Return the topics as the controller knows them."""
     return [topic for tables in cells for topic in image.all_topics(tables.of(CONTROLLER))]

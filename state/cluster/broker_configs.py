@@ -20,7 +20,6 @@ def of_resource(at: MachineTables, resource: str) -> dict[str, str]:
 
 
 def apply_changed(at: MachineTables, record: ConfigChanged) -> None:
-    """Apply a changed setting of a broker or of the cluster."""
     given_configs.apply_changed(at, given_configs.BROKERS, record)
     at.tables.metadata.derived.pop(_DERIVED, None)
 

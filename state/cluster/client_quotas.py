@@ -92,7 +92,6 @@ def _any_key(at: MachineTables) -> str:
 
 
 def of_entity(at: MachineTables, entity: Entity) -> dict[str, Float64]:
-    """Quotas of exactly this entity."""
     found = at.tables.metadata.get(_key(at, entity), EntityQuotas)
     return found.values if found is not None else {}
 

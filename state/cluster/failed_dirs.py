@@ -20,13 +20,11 @@ class FailedDirs(msgspec.Struct):
 
 
 def of(at: MachineTables) -> list[str]:
-    """A broker's failed directories."""
     found = at.tables.replication.get(_key(at.id), FailedDirs)
     return found.paths if found is not None else []
 
 
 def note(at: MachineTables, path: str) -> None:
-    """Store a failure."""
     at.tables.replication.put(_key(at.id), FailedDirs([*of(at), path]))
 
 

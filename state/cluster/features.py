@@ -50,13 +50,10 @@ _SUPPORTED_4_4 = SUPPORTED | {METADATA: FeatureRange(7, 33), SHARE: FeatureRange
 
 
 def supported(given: BrokerSettings) -> dict[str, FeatureRange]:
-    """Levels that brokers with these settings support."""
     return _SUPPORTED_4_4 if given.is_4_4 else SUPPORTED
 
 
 class FinalizedLevels(msgspec.Struct):
-    """Changed levels by feature."""
-
     levels: dict[str, int]
 
 
@@ -65,7 +62,6 @@ def _key(at: MachineTables) -> str:
 
 
 def changed(at: MachineTables) -> dict[str, int]:
-    """Levels changed since the start."""
     found = at.tables.metadata.get(_key(at), FinalizedLevels)
     return found.levels if found is not None else {}
 

@@ -50,7 +50,6 @@ def everything(at: MachineTables, kind: str) -> dict[str, dict[str, str]]:
 
 
 def names(at: MachineTables, kind: str) -> list[str]:
-    """Sorted names of the resources with settings."""
     return sorted(unescape(each) for each in everything(at, kind))
 
 

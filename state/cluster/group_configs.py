@@ -43,7 +43,6 @@ def share_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
 
 
 def share_assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """Least time between two target assignments of a share group."""
     return of_kind(broker, group_id, "share.assignment.interval.ms")
 
 
@@ -54,7 +53,6 @@ def of_kind(broker: Broker, group_id: str, name: str) -> int:
 
 
 def share_flag(broker: Broker, group_id: str, name: str) -> bool:
-    """A boolean setting of a share group, or its default."""
     return _share_text(broker, group_id, name) == "true"
 
 
@@ -82,12 +80,10 @@ def _share_text(broker: Broker, group_id: str, name: str) -> str:
 
 
 def share_max_sessions(broker: Broker) -> int:
-    """Share sessions of a broker at most."""
     return group_configs.of_broker("group.share.max.share.sessions", broker.settings)
 
 
 def share_max_size(broker: Broker) -> int:
-    """Members of a share group at most."""
     return group_configs.of_broker("group.share.max.size", broker.settings)
 
 
@@ -107,7 +103,6 @@ def streams_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
 
 
 def streams_assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """Least time between two target assignments of a streams group."""
     return of_kind(broker, group_id, "streams.assignment.interval.ms")
 
 
@@ -117,16 +112,13 @@ def streams_initial_rebalance_delay_ms(broker: Broker, group_id: str) -> int:
 
 
 def streams_standby_replicas(broker: Broker, group_id: str) -> int:
-    """Standby replicas of a stateful task in a streams group."""
     return of_kind(broker, group_id, "streams.num.standby.replicas")
 
 
 def streams_max_size(broker: Broker) -> int:
-    """Members of a streams group at most."""
     return group_configs.of_broker("group.streams.max.size", broker.settings)
 
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
-    """Least time between two target assignments of a consumer group."""
     default = broker.settings.group_consumer_assignment_interval_ms
     return _number(broker, group_id, group_configs.ASSIGNMENT, default)

@@ -115,8 +115,6 @@ class TopicsCreated(msgspec.Struct, array_like=True):
 
 
 class TopicName(msgspec.Struct, array_like=True):
-    """The id of the topic with a name."""
-
     topic_id: Uuid
 
 
@@ -147,13 +145,11 @@ _SINCE_THE_BEGINNING = Registration()
 
 
 def registration(at: MachineTables, broker: int) -> Registration:
-    """A broker's registration, as the machine knows it."""
     known = at.tables.metadata.get(_registration_key(at, broker), Registration)
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
 def registered_ids(at: MachineTables) -> list[int]:
-    """Brokers with a registration item."""
     prefix = f"{at.prefix}/broker/"
     return sorted(int(key.removeprefix(prefix)) for key in at.tables.metadata.keys(prefix))
 
@@ -218,7 +214,6 @@ def topic_by_name(at: MachineTables, name: str) -> Topic | None:
 
 
 def topic_names(at: MachineTables) -> list[str]:
-    """Sorted names of all topics, without decoding the topics."""
     prefix = _name_key(at.id, "")
     return [key.removeprefix(prefix) for key in at.tables.metadata.keys(prefix)]
 
@@ -320,7 +315,6 @@ def _new_partition(at: MachineTables, replicas: list[int]) -> Partition:
 
 
 def default_directories(at: MachineTables, brokers: list[int]) -> dict[int, Uuid]:
-    """Directories of replicas on brokers with one directory, which report nothing."""
     known = {broker: registration(at, broker).log_dirs for broker in brokers}
     return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}
 

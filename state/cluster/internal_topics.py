@@ -26,7 +26,6 @@ _PREFIXES = {
 
 
 def creation(machine: Machine, names: list[str]) -> list[Message]:
-    """The request to the controller that creates topics, if any."""
     if not names:
         return []
     body = CreateTopicsRequest(topics=[_new_topic(machine, name) for name in names])

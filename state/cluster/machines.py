@@ -127,7 +127,6 @@ Description = TypeVar("Description")
 
 
 def placeholder(broker: int) -> Endpoint:
-    """Placeholder for the address of the edge of a broker."""
     return HOST, PORT + broker
 
 
@@ -233,7 +232,6 @@ class Machine(MachineTables):
         )
 
     def topic_by_name(self, name: str) -> Topic | None:
-        """The topic with this name in the machine's image."""
         found = self._named_topics.get(name)
         if found is None:
             found = image.topic_by_name(self, name)
@@ -242,7 +240,6 @@ class Machine(MachineTables):
         return found
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic with this id in the machine's image."""
         found = self.topics_seen.get(topic_id)
         if found is None:
             found = image.topic_by_id(self, topic_id)
@@ -275,24 +272,20 @@ class Machine(MachineTables):
 
     @property
     def has_quotas(self) -> bool:
-        """True if any user or client has a quota."""
         if self._has_quotas is None:
             self._has_quotas = client_quotas.are_any(self)
         return self._has_quotas
 
     def topic_names(self) -> list[str]:
-        """Sorted names of all topics."""
         return image.topic_names(self)
 
     def topics_created(self) -> int:
-        """Number of topics ever created."""
         return image.topics_created(self)
 
     def all_topics(self) -> list[Topic]:
         return image.all_topics(self)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
-        """min.insync.replicas of a partition, at most the number of its replicas."""
         given = topic.configs.get(MIN_IN_SYNC)
         wanted = int(given) if given is not None else self.settings.min_insync_replicas
         return min(wanted, len(topic.partitions[partition].replicas))
@@ -317,7 +310,6 @@ class Machine(MachineTables):
         ]
 
     def registration(self, broker: int) -> Registration:
-        """A broker's registration, as this machine knows it."""
         return image.registration(self, broker)
 
     def rack_of(self, broker: int) -> str | None:
@@ -347,7 +339,6 @@ class Machine(MachineTables):
         return placeholder(broker) if broker in self.cell.brokers else None
 
     def reached(self, listener: str, brokers: Iterable[int]) -> dict[int, Endpoint]:
-        """Addresses of the brokers that a client of a listener can reach."""
         found = ((broker, self.endpoint(broker, listener)) for broker in brokers)
         return {broker: endpoint for broker, endpoint in found if endpoint is not None}
 
@@ -364,7 +355,6 @@ class Machine(MachineTables):
         return self._alive
 
     def registered_brokers(self) -> list[int]:
-        """Registered brokers, live or not."""
         return [each for each in self.brokers if self.registration(each).is_registered]
 
 
@@ -389,7 +379,6 @@ class Broker(Machine):
         self.failed_dirs = failed_dirs.of(self)
 
     def log(self, topic_id: Uuid, partition: int) -> Log | None:
-        """The log of a partition, if this broker has it and can read it."""
         found = self.held_log(topic_id, partition)
         is_lost = self.failed_dirs and found is not None and self._is_failed(found)
         return None if is_lost else found
@@ -431,7 +420,6 @@ class Broker(Machine):
 
     @property
     def cordoned_dirs(self) -> list[str]:
-        """Log directories that get no new logs."""
         return log_dirs.cordoned(self.settings)
 
     def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
@@ -456,11 +444,9 @@ class Broker(Machine):
 
     @property
     def epoch(self) -> int:
-        """The broker's epoch, as far as it knows."""
         return self.registration(self.id).epoch
 
     def log_key(self, topic_id: Uuid, partition: int) -> str:
-        """Key of a partition's log, on which requests wait."""
         return log.log_key(self.id, topic_id, partition)
 
 

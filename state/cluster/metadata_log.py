@@ -18,7 +18,6 @@ class MetadataLog(msgspec.Struct):
 
 
 def end_offset(table: Table) -> int:
-    """The offset after the last record."""
     found = table.get(_KEY, MetadataLog)
     return found.end_offset if found is not None else 0
 

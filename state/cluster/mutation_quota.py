@@ -40,7 +40,6 @@ class TokenBucket(msgspec.Struct, array_like=True):
     last_update: int = 0
 
     def refill(self, now: int, quota: float, settings: BrokerSettings) -> None:
-        """Add the tokens since the last update."""
         seconds = settings.controller_quota_window_num
         seconds *= settings.controller_quota_window_size_seconds
         gained = quota * (now - self.last_update) / 1000

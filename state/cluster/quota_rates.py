@@ -78,7 +78,6 @@ class QuotaRate(msgspec.Struct, array_like=True):
         return total * 1000 / self.window_ms(now, windows)
 
     def window_ms(self, now: int, windows: QuotaWindows) -> int:
-        """Time that the rate covers."""
         start = min((sample.start for sample in self.present(now, windows)), default=now)
         elapsed = now - start
         missing = windows.num - 1 - elapsed // windows.size_ms
@@ -95,14 +94,12 @@ def windows_of(settings: BrokerSettings) -> QuotaWindows:
 
 
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
-    """The quota of a consumer's fetches, if any."""
     if not broker.has_quotas:
         return None
     return limit_of(broker, principal, client_id, CONSUMER_BYTE_RATE)
 
 
 def produce_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
-    """The quota of a producer's requests, if any."""
     if not broker.has_quotas:
         return None
     return limit_of(broker, principal, client_id, PRODUCER_BYTE_RATE)

@@ -39,7 +39,6 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
 
 
 def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
-    """True if a topic's cleanup.policy has all of these."""
     return all(_has_policy(topic.configs, settings, name) for name in names)
 
 
@@ -75,7 +74,7 @@ def rolling_rules_in(at: MachineTables, topic_id: Uuid) -> RollingRules:
 
 
 def forget_rolling_rules(table: Table) -> None:
-    """Drop cached rules after a change of settings or topics. `table` is `metadata`."""
+    """Drop cached rules after a change of settings or topics."""
     table.derived.pop(_DERIVED, None)
 
 

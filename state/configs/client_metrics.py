@@ -54,7 +54,6 @@ class MetricsSubscription(NamedTuple):
     patterns: dict[str, str]
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
-        """True if a client with these known attributes matches."""
         return all(
             name in attributes and _matcher(pattern)(attributes[name])
             for name, pattern in self.patterns.items()

@@ -74,7 +74,6 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def _base(name: str) -> str:
-    """The name without a listener prefix."""
     found = _LISTENER.fullmatch(name)
     return found[1] if found else name
 

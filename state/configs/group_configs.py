@@ -62,7 +62,6 @@ _BOUNDED = (
 
 
 def synonym(name: str) -> str | None:
-    """The broker setting that is the default of a group's, if any."""
     found = f"group.{name}"
     return found if found in KAFKA_SETTINGS else None
 
@@ -139,7 +138,6 @@ def _too_short(configs: Mapping[str, str], settings: BrokerSettings) -> str | No
 
 
 def _bound(name: str, side: str, settings: BrokerSettings) -> tuple[str, int] | None:
-    """The broker setting that bounds a group's on one side, and its value."""
     kind, rest = name.split(".", 1)
     bound = f"group.{kind}.{side}.{rest}"
     if name == _STANDBY:

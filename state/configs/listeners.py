@@ -224,7 +224,6 @@ def of_listener(settings: BrokerSettings, listener: str, name: str) -> str:
 
 
 def of_data(settings: BrokerSettings) -> list[str]:
-    """Names of listeners that are not the controllers'."""
     controllers = _controllers(settings)
     found = (each.partition("://")[0].strip().upper() for each in names_of(settings, SETTING))
     return [each for each in found if each not in controllers]

@@ -197,7 +197,6 @@ def _unbounded(name: str, text: str) -> Value:
 
 
 def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[EffectiveConfig]:
-    """Every setting of a topic as in responses, sorted by name."""
     found = (_effective(name, configs, settings) for name in sorted(TOPIC_CONFIGS))
     return [each for each in found if each is not None]
 
@@ -228,7 +227,6 @@ def _source(name: str, settings: BrokerSettings) -> ConfigSource:
 
 
 def is_of_cluster(name: str, settings: BrokerSettings) -> bool:
-    """True if a setting is always of the cluster."""
     return name == MIN_IN_SYNC and settings.has_eligible_replicas
 
 

@@ -185,6 +185,13 @@ class Table:
         items = self._items
         return key in self._live or key in (self._raw() if items is None else items)
 
+    def has_either(self, key: str, other: str) -> bool:
+        """Whether one of two keys is taken."""
+        live, items = self._live, self._items
+        if items is None:
+            items = self._raw()
+        return key in live or other in live or key in items or other in items
+
     def keys(self, prefix: str = "") -> list[str]:
         """Sorted keys that start with `prefix`."""
         if self._sorted is None:

@@ -14,7 +14,6 @@ from brokertwin.state.core.records import LogTruncated, Record
 
 
 def is_enabled(broker: Broker) -> bool:
-    """True if followers truncate to the high watermark."""
     return broker.settings.brokertwin_truncation == "hw"
 
 

@@ -32,12 +32,10 @@ from brokertwin.state.groups import committed_offsets
 
 
 def path(group_id: str, topic: str, partition: int) -> str:
-    """Path of the node of a committed offset."""
     return f"/consumers/{group_id}/offsets/{topic}/{partition}"
 
 
 def is_enabled(machine: Machine) -> bool:
-    """True if ZooKeeper stores the committed offsets."""
     return machine.settings.brokertwin_offset_storage == "zookeeper"
 
 

@@ -99,7 +99,6 @@ def block_after(document: str | None, broker: int) -> IdBlock:
 
 
 def is_enabled(machine: Machine) -> bool:
-    """True if brokers allocate their blocks in ZooKeeper."""
     return machine.settings.brokertwin_zk_producer_id_blocks
 
 

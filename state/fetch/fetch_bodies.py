@@ -48,7 +48,6 @@ def topic_of(
 
 
 def forgotten(body: FetchRequest) -> list[str]:
-    """Identities of the partitions that the request removes from its session."""
     return [
         f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data

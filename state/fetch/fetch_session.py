@@ -71,8 +71,6 @@ TOPIC_ID_VERSION = 13
 
 
 class ContextKind(StrEnum):
-    """Kind of a fetch request."""
-
     ERROR = "error"
     SESSIONLESS = "sessionless"
     FULL = "full"
@@ -84,8 +82,6 @@ INCREMENTAL: Final = ContextKind.INCREMENTAL
 
 
 class FetchContext(msgspec.Struct, array_like=True):
-    """The context of a fetch request, with the epoch of the request."""
-
     kind: ContextKind
     session_id: int
     request_epoch: int
@@ -171,7 +167,6 @@ class SessionCache:
         return self._table.get(session_key(self._broker, session_id), FetchSession)
 
     def partitions(self, session_id: int) -> list[CachedFetchPartition]:
-        """A session's partitions in reading order."""
         members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return []
@@ -179,12 +174,10 @@ class SessionCache:
         return sorted(cached, key=lambda partition: partition.order)
 
     def active(self, session_id: int) -> list[FetchPlace]:
-        """Active partitions in reading order."""
         found = self._find(session_id)
         return [] if found is None else found.active_places()
 
     def activate(self, session_id: int, identity: str) -> None:
-        """Make a partition active."""
         self._opened(session_id).activate(identity)
 
     def active_for(self, session_id: int, isolation_level: int) -> list[FetchPlace]:
@@ -329,7 +322,6 @@ class SessionCache:
         return [is_news(found.place(response.identity).cached, response) for response in responses]
 
     def is_superseded(self, context: FetchContext) -> bool:
-        """True if the session had a later request before the response to this one."""
         session = self.session(context.session_id)
         return session is not None and session.epoch != next_epoch(context.request_epoch)
 

@@ -81,7 +81,6 @@ class FetchPlace:
 
 
 def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> FetchPlace:
-    """A partition without a session."""
     return FetchPlace(broker, identity, CachedFetchPartition(requested, 0), "", topic_id)
 
 
@@ -126,11 +125,9 @@ class OpenedSession:
         return found
 
     def drop(self, identity: str) -> None:
-        """Drop a partition that leaves the session."""
         self.places.pop(identity, None)
 
     def activate(self, identity: str) -> None:
-        """Make a partition active."""
         if identity not in self.active:
             self._table.change(self._active_key, Active).identities.append(identity)
             self.active[identity] = self.places.get(identity)
@@ -185,7 +182,6 @@ def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
 
 
 def close(table: Table, broker: int, session_id: int) -> None:
-    """Drop a closed session from memory."""
     table.derived.get(_DERIVED, {}).pop(session_key(broker, session_id), None)
 
 

@@ -59,10 +59,8 @@ def _partition(part: FetchResponsePartitionData, version: int) -> int:
 
 
 def _length(count: int, version: int) -> int:
-    """Size of the length of an array or of records."""
     return 4 if version < FLEXIBLE_SINCE else uvarint_size(count + 1)
 
 
 def _tags(version: int) -> int:
-    """Size of the number of tagged fields."""
     return TAG_COUNT if version >= FLEXIBLE_SINCE else 0

@@ -29,8 +29,6 @@ class Shard(msgspec.Struct, array_like=True):
 
 
 class NextShard(msgspec.Struct, array_like=True):
-    """The shard of the next session, and the number of shards."""
-
     number: int
     shards: int = SHARDS
 
@@ -43,7 +41,6 @@ class ShardLayout(NamedTuple):
 
     @staticmethod
     def of(settings: BrokerSettings) -> "ShardLayout":
-        """Layout of a new cache."""
         slots = settings.max_incremental_fetch_session_cache_slots
         return _layout(slots, settings.brokertwin_fetch_session_cache_shards)
 
@@ -53,7 +50,6 @@ class ShardLayout(NamedTuple):
 
     @property
     def id_range(self) -> int:
-        """Session ids of each shard."""
         return (2**31 - 1) // self.shards
 
     def shard_of(self, session_id: int) -> int:

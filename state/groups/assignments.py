@@ -19,7 +19,6 @@ Assigned = dict[Uuid, dict[int, int]]
 
 
 def as_sets(target: Target) -> dict[Uuid, set[int]]:
-    """Return a target without the order of its partitions."""
     return {topic_id: set(partitions) for topic_id, partitions in target.items()}
 
 

@@ -104,7 +104,6 @@ class ClassicGroupCoordinator:
         self._set_timer(groups.heartbeat(member_id), self.now + within_ms)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or pending member id and its timer."""
         self.group.remove(member_id)
         self._set_timer(groups.heartbeat(member_id), None)
 
@@ -275,7 +274,6 @@ class ClassicGroupCoordinator:
             self.complete_join()
 
     def leave(self, has_left: bool) -> None:
-        """Rebalance after a LeaveGroup, if a member has left."""
         if not has_left or self.group.state is ClassicGroupState.EMPTY:
             return
         self.rebalance()
@@ -350,7 +348,6 @@ class ClassicGroupCoordinator:
 
 
 def expect_heartbeat(broker: Broker, group_id: str, member: ClassicMember) -> None:
-    """Restart a member's session timeout."""
     if groups.find_live(broker, group_id) is None:
         ClassicGroupCoordinator(broker, group_id)
     deadline = broker.now + member.session_timeout_ms

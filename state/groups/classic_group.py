@@ -212,11 +212,9 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         return NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def has_all_joined(self) -> bool:
-        """True if all members have a pending join and no member id is pending."""
         return not self.pending and self.joining == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
-        """Return the longest rebalance timeout of the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
@@ -226,7 +224,6 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         return self.protocol_type == protocol_type and any(map(self._all_support, protocols))
 
     def chosen_protocol(self) -> str:
-        """Return the protocol with the most votes among those all members support."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = next(name for name, _ in member.protocols if self._all_support(name))

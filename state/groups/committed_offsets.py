@@ -64,7 +64,6 @@ def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
 
 
 def _key_parts(key: str) -> tuple[str, str, int]:
-    """Return group, topic and partition of an offset's key."""
     _, _, group_id, topic, partition = key.split("/")
     return unescape(group_id), unescape(topic), int(partition)
 
@@ -78,16 +77,16 @@ def offset(at: MachineTables, group_id: str, topic: str, partition: int) -> Offs
 
 
 def partitions_of(at: MachineTables, group_id: str) -> list[tuple[str, list[int]]]:
-    """Return a group's partitions with an offset, by topic, sorted."""
     committed = at.tables.groups.get(_committed_key(at.id, group_id), CommittedPartitions)
     return sorted(committed.partitions.items()) if committed is not None else []
 
 
 def apply_committed(at: MachineTables, record: OffsetCommitted) -> None:
     """Store an offset; create the group if it does not exist."""
+    table = at.tables.groups
     key = _offset_key(at.id, record.group_id, record.topic, record.partition)
     groups.ensure(at, record.group_id)
-    if key not in at.tables.groups:
+    if key not in table:
         _add_to_committed(at, record)
     item = Offset(
         record.offset,
@@ -97,14 +96,14 @@ def apply_committed(at: MachineTables, record: OffsetCommitted) -> None:
         record.expire_timestamp,
         record.topic_id,
     )
-    at.tables.groups.put(key, item)
+    table.put(key, item)
 
 
 def _add_to_committed(at: MachineTables, record: OffsetCommitted) -> None:
-    key = _committed_key(at.id, record.group_id)
-    if key not in at.tables.groups:
-        at.tables.groups.put(key, CommittedPartitions({}))
-    partitions = at.tables.groups.change(key, CommittedPartitions).partitions
+    table, key = at.tables.groups, _committed_key(at.id, record.group_id)
+    if key not in table:
+        table.put(key, CommittedPartitions({}))
+    partitions = table.change(key, CommittedPartitions).partitions
     insort(partitions.setdefault(record.topic, []), record.partition)
 
 

@@ -111,8 +111,6 @@ class MemberUpdate(NamedTuple):
 
 
 class ConsumerHeartbeatResult(NamedTuple):
-    """The member before and after a heartbeat."""
-
     before: ConsumerMember
     after: ConsumerMember
 
@@ -453,7 +451,6 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
 
 
 def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember) -> None:
-    """Restart the session timeout of a member of the classic protocol."""
     heartbeat = member.classic_member_metadata
     assert heartbeat is not None, member.member_id
     deadline = broker.now + heartbeat.session_timeout_ms

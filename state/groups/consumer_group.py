@@ -183,7 +183,6 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return partition in self.partition_epochs.get(topic_id, {})
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """True if a classic member with these protocols can join."""
         if protocol_type != CONSUMER:
             return False
         return any(self.supporters.get(each, 0) == self.classic_members for each in protocols)

@@ -115,7 +115,6 @@ def group_records(group: ConsumerGroup) -> list[GroupRecord]:
 
 
 def regex_tombstones(group_id: str, regexes: Iterable[str]) -> list[GroupRecord]:
-    """Return tombstones for regular expressions without members."""
     return tombstones(*(ConsumerGroupRegularExpressionKey(group_id, each) for each in regexes))
 
 

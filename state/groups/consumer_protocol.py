@@ -59,7 +59,6 @@ def assignment_of(data: bytes) -> ProtocolAssignment:
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:
-    """A ConsumerProtocolAssignment in a version, at most the newest."""
     topics = [ConsumerProtocolTopicPartition(*each) for each in partitions.items()]
     return ConsumerProtocolAssignment(topics).encoded(min(version, NEWEST))
 

@@ -62,7 +62,6 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
         return Error.ILLEGAL_GENERATION if is_classic else error
 
     def subscribed_topics(self, group: ConsumerGroup) -> set[str]:
-        """Return the topics that members may consume."""
         return consumer_group.subscriptions_of(group).topics
 
     def tombstones(self, group: ConsumerGroup) -> list[GroupRecord]:
@@ -79,7 +78,6 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
 
 
 def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
-    """True if the member had all partitions in the epoch of the commit."""
     for _, topic_id, partition in commit.places:
         pending = member.pending_revocation.get(topic_id, {})
         since = member.assigned.get(topic_id, {}).get(partition, pending.get(partition))
@@ -111,7 +109,6 @@ def _members(group: ConsumerGroup) -> list[ConsumerMember]:
 
 
 def _epochs(group: ConsumerGroup) -> Violations:
-    """Check the epochs of partitions, and revocations."""
     for member in _members(group):
         for epochs in (*member.assigned.values(), *member.pending_revocation.values()):
             if max(epochs.values()) > group.assignment_epoch:

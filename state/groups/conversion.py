@@ -75,7 +75,6 @@ def upgrade(broker: Broker, group: ClassicGroup) -> ConsumerGroup:
 
 
 def ends_pending_requests(broker: Broker, group: ClassicGroup) -> bool:
-    """True if a conversion is attempted, which rejects pending requests."""
     return _upgrade_error(broker, group) is None
 
 
@@ -153,7 +152,6 @@ class Downgrade(NamedTuple):
 
 
 def may_downgrade(broker: Broker, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
-    """True if the group becomes classic when these members leave."""
     leaving_members = list(leaving)
     remaining = len(group.members) - len(leaving_members)
     classic = group.classic_members - sum(each.uses_classic_protocol for each in leaving_members)
@@ -161,7 +159,6 @@ def may_downgrade(broker: Broker, group: ConsumerGroup, leaving: Iterable[Consum
 
 
 def may_downgrade_without(broker: Broker, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """True if the group becomes classic when this member is replaced."""
     is_last = group.classic_members == len(group.members) - 1
     is_consumer = not replaced.uses_classic_protocol
     return is_last and is_consumer and _is_allowed(broker, len(group.members))

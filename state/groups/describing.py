@@ -27,8 +27,6 @@ from brokertwin.state.groups import groups
 
 
 class GroupDescription(Protocol):
-    """A described group in a response."""
-
     authorized_operations: int
 
 

@@ -99,7 +99,6 @@ class GroupKind(ABC, Generic[G]):
         """Return the records that delete a group without members."""
 
     def member_tombstones(self, group_id: str, member_id: str) -> Iterable[GroupRecord]:
-        """Return the records that delete a member, if it has records of its own."""
         return ()
 
     @abstractmethod

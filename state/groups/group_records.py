@@ -124,8 +124,6 @@ class TopologyRow(NamedTuple):
 
 
 class OtherRow(NamedTuple):
-    """A row of another kind."""
-
     kind: int
 
 

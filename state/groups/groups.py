@@ -114,13 +114,11 @@ def live_ids(at: MachineTables) -> list[str]:
 
 
 def timed_ids(at: MachineTables) -> list[str]:
-    """Return the ids of groups of any kind that have timers, sorted."""
     names = pending.timers_of(at.tables.pending, f"{TIMER}/{at.id}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
 def stored_ids(at: MachineTables) -> list[str]:
-    """Return the ids of the groups with records, sorted."""
     return sorted(_ids(at.tables.groups, _written_key(at.id, "")))
 
 
@@ -137,7 +135,6 @@ def change(at: MachineTables, group_id: str) -> ClassicGroup | None:
 
 
 def save(at: MachineTables, group: ClassicGroup) -> None:
-    """Store a live classic group, replacing the previous one."""
     at.tables.live_groups.put(_live_key(at.id, group.group_id), group)
 
 
@@ -153,7 +150,6 @@ def unload(at: MachineTables, group_id: str) -> None:
 
 
 def stop_timers(at: MachineTables, group_id: str) -> None:
-    """Stop all timers of a group without reading its members."""
     for name in pending.timers_of(at.tables.pending, f"{TIMER}/{at.id}/{escape(group_id)}/"):
         set_timer(at, group_id, name, None)
 
@@ -165,7 +161,6 @@ def drop(at: MachineTables, group_id: str) -> None:
 
 
 def find_stored(at: MachineTables, group_id: str) -> StoredGroup | None:
-    """Return the durable state of a group; `table` is `groups`."""
     return at.tables.groups.get(_written_key(at.id, group_id), STORED_GROUP)
 
 
@@ -191,13 +186,13 @@ def drop_stored(at: MachineTables, group_id: str) -> None:
 
 
 def ensure(at: MachineTables, group_id: str) -> None:
-    """Create a simple group if the group does not exist; `table` is `groups`."""
-    if _written_key(at.id, group_id) not in at.tables.groups:
-        at.tables.groups.put(_written_key(at.id, group_id), StoredClassicGroup(group_id))
+    """Create a simple group if the group does not exist."""
+    table, key = at.tables.groups, _written_key(at.id, group_id)
+    if key not in table:
+        table.put(key, StoredClassicGroup(group_id))
 
 
 def store_classic(at: MachineTables, group_id: str, metadata: GroupMetadataValue) -> None:
-    """Store the durable state of a classic group; `table` is `groups`."""
     at.tables.groups.put(_written_key(at.id, group_id), StoredClassicGroup(group_id, metadata))
 
 
@@ -250,7 +245,6 @@ def _timer_name(broker: int, group_id: str, timer: str) -> str:
 
 
 def timer_of(name: str) -> tuple[str, str]:
-    """Split a timer name, without its broker, into group id and timer."""
     group_id, timer = name.split("/", 1)
     return unescape(group_id), timer
 

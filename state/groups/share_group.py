@@ -86,7 +86,6 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]
 
     def put(self, member: ShareGroupMember) -> None:
-        """Add or update a member."""
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))

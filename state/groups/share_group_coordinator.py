@@ -71,8 +71,6 @@ class ShareHeartbeat(NamedTuple):
 
 
 class ShareHeartbeatResult(NamedTuple):
-    """The member before and after a heartbeat."""
-
     before: ShareGroupMember
     after: ShareGroupMember
 

@@ -37,7 +37,6 @@ class ShareKind(ModernKind[ShareGroup]):
         return Error.GROUP_ID_NOT_FOUND
 
     def subscribed_topics(self, group: ShareGroup) -> set[str]:
-        """Return the topics that members may consume."""
         return set(group.subscribers)
 
     def kept_since(self, group: ShareGroup, commit_timestamp: int) -> None:

@@ -119,14 +119,12 @@ class _SharedAssignment:
                         copy.alter()
 
     def keep_topic(self, topic_id: Uuid) -> None:
-        """Note the members' partitions of a topic."""
         for member, copy in enumerate(self.copies):
             partitions = list(copy.former[topic_id]) if topic_id in copy.former else []
             for partition in partitions:
                 self._note(member, (topic_id, partition))
 
     def share(self) -> None:
-        """Remove partitions above quotas and assign the rest."""
         self._remove_above_quota()
         self._remove_excess_owners()
         for partition_id in self.partitions:

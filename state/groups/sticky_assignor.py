@@ -20,8 +20,6 @@ NAME = "sticky"
 
 
 class StreamsTaskId(NamedTuple):
-    """A task: a partition of a subtopology."""
-
     subtopology_id: str
     partition: int
 
@@ -50,8 +48,6 @@ class TaskSpec(NamedTuple):
 
 
 class _TaskOwner(NamedTuple):
-    """A member and its process."""
-
     process_id: str
     member_id: str
 
@@ -72,7 +68,6 @@ class _Process:
         return self._task_count / len(self.counts)
 
     def add(self, member_id: str, task: StreamsTaskId, *, is_active: bool) -> int:
-        """Assign a task to a member and return its task count."""
         self._queue = None
         return self._add(member_id, task, is_active)
 

@@ -312,7 +312,6 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         return targets
 
     def assign_after_initial_delay(self) -> None:
-        """Assign tasks after the initial rebalance delay."""
         group, configured = self.group, self._live.configured
         is_due = group.members and group.group_epoch > group.assignment_epoch
         if is_due and configured is not None and not self._is_early(self._interval_ms()):

@@ -64,7 +64,6 @@ def drop(at: MachineTables, group_id: str) -> None:
 
 
 def ids(at: MachineTables) -> list[str]:
-    """Return the groups with volatile state."""
     prefix = _key(at.id, "")
     return [unescape(key.removeprefix(prefix)) for key in at.tables.live_groups.keys(prefix)]
 

@@ -55,7 +55,6 @@ class StreamsKind(ModernKind[StreamsGroup]):
         return Error.ILLEGAL_GENERATION if commit.has_generation else Error.STALE_MEMBER_EPOCH
 
     def subscribed_topics(self, group: StreamsGroup) -> set[str]:
-        """Return the topics that members may consume."""
         return set(group.source_topics()) if group.members else set()
 
     def tombstones(self, group: StreamsGroup) -> list[GroupRecord]:

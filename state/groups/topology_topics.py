@@ -83,7 +83,6 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """True if tasks can be assigned."""
         return self.fault is None
 
 

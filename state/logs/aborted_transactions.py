@@ -39,7 +39,6 @@ class TransactionOffsets(msgspec.Struct, array_like=True):
     last_offset: int
 
     def is_of(self, aborted: AbortedTxn) -> bool:
-        """True if these records belong to that transaction."""
         is_within = aborted.first_offset <= self.first_offset <= aborted.last_offset
         return self.producer_id == aborted.producer_id and is_within
 
@@ -85,7 +84,6 @@ class AbortedIndex:
         self._entries = ChunkedList[AbortedTxn](table, prefix, span, AbortedChunk)
 
     def add(self, entry: AbortedTxn) -> None:
-        """Add the transaction whose marker was appended last."""
         self._entries.append(entry)
 
     def between(self, offset: int, end_offset: int) -> list[AbortedTxn]:

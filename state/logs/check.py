@@ -56,7 +56,6 @@ def check(tables: CellTables, touched: Touched = ALL) -> Violations:
 
 @bounded_cache(KEYS_KNOWN)
 def _log_of(key: str) -> str:
-    """Key of the log that an item belongs to."""
     broker, _, topic_id, partition, *_ = key.split("/")
     return f"{broker}/log/{topic_id}/{partition}"
 

@@ -49,7 +49,6 @@ def parse_epochs(text: str) -> Epochs:
 
 
 def render(offsets: Offsets) -> str:
-    """Text of a file with these entries, in their order."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     return _text(lines)
 

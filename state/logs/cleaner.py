@@ -108,7 +108,7 @@ DROPPED = CleanedBatch(None)
 
 
 def cleanable(at: MachineTables, log: Log, rules: CleaningRules, now: int) -> CleanableRange | None:
-    """Range of a pass at `now` (ms since 1970), or None if none is due. `table` is `logs`."""
+    """Range of a pass at `now` (ms since 1970), or None if none is due."""
     first_dirty = max(log.cleaned_to, log.log_start_offset)
     rolled = list(rolling.segments(at, log, rules.rolling))[:-1]
     dirty = [segment for segment in rolled if segment.end_offset > first_dirty]
@@ -134,7 +134,7 @@ def cleanable(at: MachineTables, log: Log, rules: CleaningRules, now: int) -> Cl
 
 
 def last_records(at: MachineTables, log: Log, producer_ids: Iterable[int]) -> dict[int, LastRecord]:
-    """Last records of those of the producers that are known. `table` is `producers`."""
+    """Last records of those of the producers that are known."""
     found = {}
     for producer_id in producer_ids:
         key = producer_key(at.id, log.topic_id, log.partition, producer_id)
@@ -162,7 +162,6 @@ class OffsetMap:
         self._transactions = transactions
 
     def add_batch(self, batch: CleanerBatch) -> None:
-        """Add the keys of the next batch."""
         if not self._transactions.can_discard(batch) and not batch.header.is_control:
             for record in batch.records:
                 if record.key is not None and record.offset >= self._first_dirty:
@@ -303,7 +302,6 @@ def in_runs(batches: Iterable[Located], runs: Sequence[tuple[int, int]]) -> Iter
 
 
 def is_unsealed_from(log: Log, offset: int) -> bool:
-    """True if nothing is sealed from this offset on."""
     return not log.segments or (not log.chunks or log.chunks[0].base_offset <= offset)
 
 
@@ -335,7 +333,7 @@ def cleaning_violation(log: Log | None, cleaned: LogCleaned) -> str:
 
 
 def apply_cleaned(at: MachineTables, cleaned: LogCleaned, rules: RollingRules) -> None:
-    """Replace the cleaned part of a log. `table` is `logs`."""
+    """Replace the cleaned part of a log."""
     log = at.tables.logs.change(log_key(at.id, cleaned.topic_id, cleaned.partition), Log)
     rolling.ensure(at, log, rules)
     end = cleaned.end_offset

@@ -24,10 +24,7 @@ def is_empty(batch: StoredBatch) -> bool:
 
 
 def note(at: MachineTables, moved: LogStartMoved) -> None:
-    """Before a log start moves: note deleted batches in segments that remain.
-
-    `table` is `logs`.
-    """
+    """Before a log start moves: note deleted batches in segments that remain."""
     log = at.tables.logs.change(log_key(at.id, moved.topic_id, moved.partition), Log)
     stays_from = max(moved.segments_deleted_to, 0)
     log.deleted = [each for each in log.deleted if each.base_offset >= stays_from]

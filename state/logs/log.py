@@ -210,7 +210,6 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
     def header(self) -> Batch:
@@ -379,7 +378,6 @@ def begin_epoch(log: Log, epoch: int) -> None:
 
 
 def epoch_start(log: Log) -> int:
-    """Start offset of the current leader epoch."""
     return log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
 
 
@@ -453,7 +451,6 @@ def _aborted_search_end(at: MachineTables, log: Log, offset: int, found: "Slice"
 
 
 def sealed_offsets(at: MachineTables, topic_id: Uuid, partition: int) -> set[int]:
-    """Base offsets of the log's sealed segments."""
     log = at.tables.logs.get(log_key(at.id, topic_id, partition), Log)
     if log is None:
         return set()

@@ -79,12 +79,10 @@ class RememberedBatch(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the batch's first record."""
         return sequence_before(self.last_sequence, self.offset_delta)
 
     @property
     def first_offset(self) -> int:
-        """Offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -147,7 +145,6 @@ def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) 
 
 
 def _prefix(broker: int, topic_id: Uuid, partition: int) -> str:
-    """Key prefix of a partition's producers."""
     return f"{broker}/producer/{topic_id}/{partition}/"
 
 

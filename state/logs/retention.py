@@ -33,7 +33,7 @@ def deletable_end(
 ) -> int:
     """End offset of the segments to delete at `now` (ms since 1970), or `NOTHING`.
 
-    Without `limits` only segments wholly below the log start are deleted. `table` is `logs`.
+    Without `limits` only segments wholly below the log start are deleted.
     """
     segments = list(rolling.segments(at, log, rules))
     deleted = NOTHING

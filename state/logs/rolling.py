@@ -35,14 +35,13 @@ from brokertwin.state.logs.log import (
 
 
 def size_in_bytes(log: Log) -> int:
-    """Bytes of all segments, as in DescribeLogDirs."""
     if log.active is None:
         return log.size_in_bytes
     return log.rolled_bytes + log.active.size_in_bytes
 
 
 def segments(at: MachineTables, log: Log, rules: RollingRules) -> Iterator[LogSegment]:
-    """Segments of a log, oldest first; the last one is active. `table` is `logs`.
+    """Segments of a log, oldest first; the last one is active.
 
     A log without segments is divided as `rules` say.
     """

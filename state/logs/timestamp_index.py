@@ -131,7 +131,6 @@ def _greatest_timestamp(at: MachineTables, log: Log) -> int:
 
 
 def _with_greatest(part: TimestampedPart) -> TimestampMatch:
-    """The first record of a part that can have its greatest timestamp."""
     delta = part.greatest_delta
     return TimestampMatch(
         part, part.base_offset + (delta or 0), part.max_timestamp, delta is not None

@@ -49,7 +49,6 @@ def move_high_watermark(at: MachineTables, log: Log, offset: int) -> None:
 
 
 def _read_transactions(at: MachineTables, log: Log, offset: int) -> None:
-    """Read transactions again from the indexed batches from `offset` on."""
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
     for batch in logs.batches_from(at, log, offset):

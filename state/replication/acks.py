@@ -51,7 +51,6 @@ class AcksState(msgspec.Struct, array_like=True):
     throttle_ms: int = 0
 
     def response(self) -> ProduceResponse:
-        """The response, once no append is pending."""
         return ProduceResponse(responses=self.responses, throttle_time_ms=self.throttle_ms)
 
 

@@ -124,7 +124,6 @@ def _agree(
 
 @lru_cache(KEYS_KNOWN)
 def _led(key: str) -> tuple[int, Uuid, int]:
-    """Leader, topic id and partition in a key."""
     broker, _, topic_id, number = key.split("/")
     return int(broker), topic_id, int(number)
 

@@ -90,7 +90,6 @@ def begin(broker: Broker) -> Checkpointing:
 
 
 def in_file(broker: Broker, log: Log) -> int:
-    """The high watermark of a log in the broker's file."""
     table = broker.tables.replication
     kept = table.get(f"{_prefix(broker.id)}{log.topic_id}/{log.partition}", Checkpointed)
     running = table.get(_key(broker.id), Checkpointing)

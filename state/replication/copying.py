@@ -77,7 +77,6 @@ def _key(broker: int, place: Place) -> str:
 
 
 def partition_of(broker: Machine, place: Place) -> Partition | None:
-    """The partition in the machine's image."""
     topic = broker.topic_by_id(place[0])
     if topic is None or not 0 <= place[1] < len(topic.partitions):
         return None
@@ -383,7 +382,6 @@ def handle_fetch(broker: Broker, fetch: ReplicaFetch) -> Decision:
 
 
 def is_follower(broker: Broker, replica_id: int, place: Place) -> bool:
-    """True if a broker follows a partition that this one leads."""
     partition = partition_of(broker, place)
     if partition is None or partition.leader != broker.id or broker.log(*place) is None:
         return False

@@ -44,7 +44,6 @@ _ANY_OFFSET = -1
 
 
 def directory_id(cell: CellSettings, broker: int, path: str) -> Uuid:
-    """The id of a broker's log directory."""
     first = cell.broker_settings.log_dirs[:1]
     names = ["directory", cell.cluster, str(broker)]
     return topics.derive_uuid(*names, *(() if path in first else (path,)))
@@ -102,7 +101,6 @@ def assignments(broker: Broker, topic_ids: Iterable[Uuid] | None = None) -> list
 
 
 def moves(broker: Broker, moved: Iterable[LogPlaced]) -> list[Message]:
-    """Report the directories of moved logs."""
     return _assign(broker, [((each.topic_id, each.partition), each.directory) for each in moved])
 
 

@@ -172,7 +172,6 @@ def change(
 
 
 def _complete(target: TargetState) -> None:
-    """Complete a reassignment whose replicas are in sync."""
     found = reassignments.completed(target.replicas, target.adding, target.removing, target.isr)
     if found is not None:
         target.replicas, target.isr = found

@@ -48,7 +48,6 @@ def eligible_after(
 def last_known_leader(
     in_sync: Sequence[int], elr: Sequence[int], last_known: Sequence[int]
 ) -> int | None:
-    """The last known leader, if no other replica may lead."""
     if in_sync or elr or len(last_known) != 1:
         return None
     return last_known[0]

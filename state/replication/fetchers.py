@@ -22,7 +22,6 @@ _LEAST = -(2**31)
 
 
 def fetcher_id(topic: str, partition: int, num_replica_fetchers: int) -> int:
-    """Id of the thread that fetches a partition."""
     wrapped = (31 * java_hash(topic) + partition - _LEAST) % 2**32 + _LEAST
     return (0 if wrapped == _LEAST else abs(wrapped)) % num_replica_fetchers
 

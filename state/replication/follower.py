@@ -80,7 +80,6 @@ def truncation(log: Log, leaders: EpochEnd) -> Truncation:
 
 
 def out_of_range(log: Log, leaders_start: int, leaders_end: int) -> list[Record]:
-    """Records for a log end outside of the leader's range."""
     if leaders_end < log.log_end_offset:
         return [LogTruncated(log.topic_id, log.partition, leaders_end)]
     if leaders_start > log.log_end_offset:

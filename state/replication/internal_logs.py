@@ -157,12 +157,10 @@ def place_of(machine: Machine, record: Record) -> Place | None:
 
 
 def group_place(machine: Machine, group_id: str) -> Place | None:
-    """The partition of a group, if it has followers."""
     return _followed(machine, GROUP_TOPIC, group_id)
 
 
 def state_place(machine: Machine, group_id: str, topic_id: Uuid, partition: int) -> Place | None:
-    """The partition with a share group's state of a partition, if it has followers."""
     return _followed(machine, SHARE_TOPIC, coordinator_key(group_id, topic_id, partition))
 
 
@@ -175,7 +173,6 @@ def _followed(machine: Machine, name: str, key: str) -> Place | None:
 
 
 def has_followers(machine: Machine, place: Place) -> bool:
-    """True if a partition has more than one replica."""
     partition = copying.partition_of(machine, place)
     return partition is not None and len(partition.replicas) > 1
 
@@ -226,7 +223,6 @@ def with_rows(broker: Broker, records: list[Record]) -> list[Record]:
 
 
 def _is_alone(broker: Broker, place: Place) -> bool:
-    """True if a broker leads a partition with one replica."""
     partition = copying.partition_of(broker, place)
     is_led = partition is not None and partition.replicas == [broker.id] == [partition.leader]
     return is_led and broker.log(*place) is not None

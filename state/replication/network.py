@@ -74,7 +74,6 @@ def is_stopped(table: Table, broker: int) -> bool:
 
 
 def serves(table: Table, broker: int) -> bool:
-    """True if a broker runs and knows that it is registered."""
     network = table.get(_KEY, NetworkState)
     return network is None or not (broker in network.missed or broker in network.registering)
 
@@ -90,7 +89,6 @@ def isolate(table: Table, broker: int) -> None:
 
 
 def sever(table: Table, broker: int) -> None:
-    """Isolate a broker from the other brokers and the controller."""
     _network(table).unread.setdefault(broker, [])
 
 

@@ -59,7 +59,6 @@ def completed(
 
 
 def reverted(partition: Partition) -> RevertedAssignment:
-    """State after a cancellation."""
     adding = partition.adding_replicas
     replicas = [broker for broker in partition.replicas if broker not in adding]
     isr = [broker for broker in partition.isr if broker not in adding]

@@ -47,7 +47,6 @@ class BrokerControlState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """True if such a broker counts as gone."""
         return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
@@ -99,13 +98,11 @@ def _timer(broker: int) -> str:
 
 
 def touch(machine: Machine, broker: int) -> None:
-    """Restart a broker's session."""
     deadline = machine.now + machine.settings.broker_session_timeout_ms
     pending.set_timer(machine.tables.pending, _timer(broker), deadline + 1)
 
 
 def end_session(table: Table, broker: int) -> None:
-    """End a broker's session without fencing it."""
     pending.set_timer(table, _timer(broker), None)
 
 
@@ -123,7 +120,6 @@ def leads(controller: Controller, broker: int) -> bool:
 
 
 def next_epoch(controller: Controller) -> int:
-    """Epoch of the next registration of any broker."""
     return 1 + max(controller.registration(each).epoch for each in controller.brokers)
 
 

@@ -87,7 +87,6 @@ def is_throttled(broker: Broker, side: Side, place: Place) -> bool:
 
 @lru_cache(maxsize=64)
 def _replicas(text: str) -> frozenset[tuple[int, int]] | None:
-    """Partitions and brokers of a list."""
     if text.strip() == "*":
         return _ALL
     pairs = [each.strip().split(":") for each in text.split(",") if each.strip()]
@@ -165,7 +164,6 @@ def _hold(broker: Broker, side: Side, places: list[Place]) -> None:
 
 
 def _is_exceeded(broker: Broker, side: Side) -> bool:
-    """True if the current rate exceeds the limit."""
     rate = broker.tables.quotas.get(_rate_key(broker, side), QuotaRate)
     return rate is not None and _per_second(rate, broker.now, broker) > limit(broker, side)
 

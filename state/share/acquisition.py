@@ -81,7 +81,6 @@ class Acquisition:
         return wanted, last
 
     def _archive_deleted(self, base: int) -> None:
-        """Archive available records that were deleted from the log."""
         share = self._share
         if share.batches and self._fetch_offset < base:
             share.done_count += share.archive(self._fetch_offset, base, RecordState.AVAILABLE)
@@ -131,7 +130,6 @@ class Acquisition:
 
     @property
     def _suspect_count(self) -> int:
-        """Minimum delivery count of suspect records."""
         return max(_MIN_SUSPECT_COUNT, ceil(self._limits.deliveries / 2))
 
     def _is_suspect(self, batch: InFlightBatch, first: int, last: int) -> bool:
@@ -209,7 +207,6 @@ class Acquisition:
         return [*found, Acquired(first, last, 1)]
 
     def _aligned(self, offset: int) -> int:
-        """Return the last offset of the log batch that contains an offset."""
         holding = [each.last for each in self._log_batches if each.first <= offset <= each.last]
         return holding[-1] if holding else offset
 

@@ -10,7 +10,6 @@ from brokertwin.state.share.state_store import KIND, ShareState
 
 
 def check(tables: CellTables, touched: Touched = ALL) -> Violations:
-    """Check states in `groups` and share partitions in `shares`."""
     if touched.has("groups", KIND):
         yield from _states(tables)
     is_locked = touched.has_timer(share_partitions.TIMER)

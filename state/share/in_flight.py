@@ -52,12 +52,10 @@ class InFlightState(msgspec.Struct, array_like=True):
 
     @property
     def is_free(self) -> bool:
-        """True if it can be acquired."""
         return self.state == RecordState.AVAILABLE and self.former is None
 
     @property
     def is_done(self) -> bool:
-        """True if it is done and the share coordinator has stored that."""
         return self.state in TERMINAL and self.former is None
 
     def acquire(self, member_id: str, locked_until: int) -> None:
@@ -115,7 +113,6 @@ class InFlightBatch(msgspec.Struct, array_like=True):
         return self.records[0]
 
     def split(self) -> None:
-        """Give each record its own state."""
         if not self.is_split:
             shared_state = self.shared_state
             self.records = [
@@ -144,5 +141,4 @@ class InFlightBatch(msgspec.Struct, array_like=True):
         return self.records[offset - self.first] if self.is_split else self.shared_state
 
     def is_within(self, first: int, last: int) -> bool:
-        """True if all its records are within these offsets."""
         return self.first >= first and self.last <= last

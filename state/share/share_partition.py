@@ -44,8 +44,6 @@ _STATES = {
 
 
 class ShareStatus:
-    """Status of a share partition."""
-
     LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 
 
@@ -192,11 +190,9 @@ class SharePartition(msgspec.Struct):
 
     @property
     def records_in_flight(self) -> int:
-        """Number of offsets from start to end offset, done or not."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
     def can_acquire(self, limits: ShareLimits) -> bool:
-        """True if records are available or more may be in flight."""
         is_at_end = self.next_fetch_offset() == self.end_offset + 1
         return not is_at_end or self.records_in_flight < limits.records
 
@@ -293,7 +289,6 @@ class SharePartition(msgspec.Struct):
         return LAST_PAST if given.last > named[-1].last else named
 
     def _batches_up_to(self, offset: int) -> int:
-        """Return the number of batches that start at or before an offset."""
         return bisect_right(self.batches, offset, key=_first_of)
 
     def _count(self, first: int, last: int, record: InFlightState, by: int) -> None:

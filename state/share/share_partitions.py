@@ -198,7 +198,6 @@ def write_request(broker: Broker, share_key: ShareKey, batches: list[StateBatch]
 
 
 def key_of(message: Message) -> ShareKey:
-    """Return the share partition of a write request."""
     body = message.body
     assert isinstance(body, WriteShareGroupStateRequest), body
     return body.group_id, body.topics[0].topic_id, body.topics[0].partitions[0].partition
@@ -287,14 +286,12 @@ def fire(broker: Broker, name: str) -> Decision:
 
 
 def set_timer(broker: Broker, share_key: ShareKey) -> None:
-    """Set the timer to the first lock to expire."""
     share = find(broker, share_key)
     deadline = share.earliest_lock() if share is not None else None
     pending.set_timer(broker.tables.pending, _timer(broker, share_key), deadline)
 
 
 def forget(broker: Broker, share_key: ShareKey) -> None:
-    """Remove a share partition, if it exists."""
     broker.tables.shares.drop(_key(broker, share_key))
     pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
 

@@ -73,7 +73,6 @@ class ShareSession(msgspec.Struct):
         self.partitions = [each for each in self.partitions if each.place not in gone]
 
     def would_show(self, place: TopicPartitionId, has_records: bool, has_error: bool) -> bool:
-        """True if a response contains the partition."""
         cached = next((each for each in self.partitions if each.place == place), None)
         return cached is None or has_records or has_error or cached.must_show
 
@@ -129,12 +128,10 @@ def continue_session(
 
 
 def change_session(broker: Broker, group_id: str, member_id: str) -> ShareSession:
-    """Return an existing session for modification."""
     return broker.tables.shares.change(_key(broker, group_id, member_id), ShareSession)
 
 
 def close(broker: Broker, group_id: str, member_id: str) -> None:
-    """Remove a session, if it exists."""
     session = find(broker, group_id, member_id)
     if session is not None:
         broker.tables.shares.drop(_key(broker, group_id, member_id))
@@ -146,7 +143,6 @@ def has_any(broker: Broker, group_id: str) -> bool:
 
 
 def session_of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
-    """Return group and member of the session that ends with a connection."""
     for key in _keys(broker):
         if _ends_with(broker, key, connection):
             return _group_and_member(key)
@@ -172,7 +168,6 @@ def _group_and_member(key: str) -> tuple[str, str]:
 
 
 def _detach_connection(broker: Broker, connection: str) -> None:
-    """Stop existing sessions from ending with a connection."""
     for key in _keys(broker) if connection else ():
         if _ends_with(broker, key, connection):
             broker.tables.shares.change(key, ShareSession).ends_with_it = False

@@ -46,8 +46,6 @@ class ShareState(msgspec.Struct):
 
 
 class ShareStateError(NamedTuple):
-    """An error and its message."""
-
     error: Error
     message: str
 
@@ -62,7 +60,6 @@ _OPERATIONS: dict[Operation, str] = {
     "delete": "delete share group state",
 }
 UNKNOWN_PARTITION_MESSAGE = "This server does not host this topic-partition."
-DENIED = ShareStateError(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on the broker."
 _OLD_STATE_EPOCH = (
     "The share coordinator rejected the request because the share-group state epoch did not match."
@@ -145,7 +142,7 @@ def coordinator_key_of(key: str) -> str:
 
 
 def keys(at: MachineTables) -> list[str]:
-    """Return the keys of a broker's states; `table` is `groups`."""
+    """Return the keys of a broker's states."""
     return at.tables.groups.keys(f"{at.id}/{KIND}/")
 
 
@@ -155,7 +152,7 @@ def is_state(key: str) -> bool:
 
 
 def tombstones_of_topic(at: MachineTables, topic_id: Uuid) -> list[ShareStateWritten]:
-    """Return tombstones for a deleted topic; `table` is `groups`.
+    """Return tombstones for a deleted topic.
 
     Source: `ShareCoordinatorShard.maybeCleanupShareState`.
     """
@@ -168,7 +165,7 @@ def tombstones_of_topic(at: MachineTables, topic_id: Uuid) -> list[ShareStateWri
 
 
 def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
-    """Delete the states of a deleted topic; `table` is `groups`."""
+    """Delete the states of a deleted topic."""
     for key in keys(at):
         if key.split("/")[3] == topic_id:
             at.tables.groups.drop(key)
@@ -202,16 +199,12 @@ def access_error(
     share_key: ShareKey,
     epochs: tuple[int, int],
     operation: Literal["read", "write"],
-    is_allowed: bool,
 ) -> ShareStateError | None:
     """Return why a state cannot be read or written.
 
-    31 CLUSTER_AUTHORIZATION_FAILED, 42 INVALID_REQUEST, 16 NOT_COORDINATOR, 74 FENCED_LEADER_EPOCH,
-    124 FENCED_STATE_EPOCH, 3 UNKNOWN_TOPIC_OR_PARTITION, or None. `epochs` are state epoch and
-    leader epoch of the request.
+    42 INVALID_REQUEST, 16 NOT_COORDINATOR, 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3
+    UNKNOWN_TOPIC_OR_PARTITION, or None. `epochs` are state epoch and leader epoch of the request.
     """
-    if not is_allowed:
-        return DENIED
     found = coordinator_error(broker, share_key, operation)
     if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return found

@@ -45,7 +45,6 @@ class Block(msgspec.Struct, array_like=True):
 
     @property
     def end(self) -> int:
-        """The first id after the block."""
         return self.first + self.size
 
 
@@ -181,22 +180,18 @@ def request_failed(at: MachineTables, now: int) -> None:
 
 
 def is_in_flight(at: MachineTables) -> bool:
-    """True if the broker waits for a block."""
     request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     return request is not None and request.is_in_flight
 
 
 def ids_exhausted(at: MachineTables) -> None:
-    """Note that ZooKeeper has no block left."""
     at.tables.in_flight.put(_request_key(at), BlockRequest(is_exhausted=True))
 
 
 def is_exhausted(at: MachineTables) -> bool:
-    """True if ZooKeeper has no block left."""
     request = at.tables.in_flight.get(_request_key(at), BlockRequest)
     return request is not None and request.is_exhausted
 
 
 def watch_key(at: MachineTables) -> str:
-    """Return the key that requests watch while the broker has no ids."""
     return _key(at)

@@ -72,14 +72,12 @@ def all_ids(at: MachineTables) -> Iterator[tuple[str, TransactionMetadata]]:
 def metadata_record(
     broker: Broker, transactional_id: str, metadata: TransactionMetadata
 ) -> TransactionMetadataWritten:
-    """Return the record of new metadata and schedule the check of the id."""
     schedule_check(broker, transactional_id, metadata)
     level = broker.settings.brokertwin_transaction_version
     return TransactionMetadataWritten(transactional_id, metadata, row_version=min(level, 1))
 
 
 def schedule_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
-    """Schedule the next check of an id, or cancel it."""
     if metadata.state == TransactionState.ONGOING:
         check_after(broker, transactional_id, max(deadline(metadata), broker.now))
     elif metadata.state in PREPARED:
@@ -89,7 +87,6 @@ def schedule_check(broker: Broker, transactional_id: str, metadata: TransactionM
 
 
 def is_busy(broker: Broker, transactional_id: str) -> bool:
-    """True if the id has an uncommitted write."""
     return _busy_key(broker.id, transactional_id) in broker.tables.in_flight
 
 
@@ -165,7 +162,6 @@ def _timer(broker: int, transactional_id: str) -> str:
 
 @applies(TransactionMetadataWritten)
 def apply_written(at: MachineTables, record: TransactionMetadataWritten) -> None:
-    """Store the metadata of a transactional id."""
     at.tables.transactions.put(
         _key(at.id, record.transactional_id), msgspec.structs.replace(record.metadata)
     )
@@ -173,7 +169,6 @@ def apply_written(at: MachineTables, record: TransactionMetadataWritten) -> None
 
 @applies(TransactionMarkersWritten)
 def apply_markers(at: MachineTables, record: TransactionMarkersWritten) -> None:
-    """Remove partitions whose markers are written."""
     current = at.tables.transactions.change(
         _key(at.id, record.transactional_id), TransactionMetadata
     )

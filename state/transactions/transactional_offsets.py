@@ -85,7 +85,6 @@ def unindex(at: MachineTables, key: str) -> None:
 
 
 def unstable(at: MachineTables, group_id: str) -> set[tuple[str, int]]:
-    """Return topics and partitions with a pending offset."""
     pending = at.tables.groups.get(_key(at.id, group_id), PendingOffsets)
     offsets = pending.offsets if pending is not None else []
     return {(each.offset.topic, each.offset.partition) for each in offsets}
@@ -157,7 +156,6 @@ def apply_written(at: MachineTables, record: TransactionalOffsetsWritten) -> Non
 
 @applies(TransactionalOffsetsEnded)
 def apply_ended(at: MachineTables, record: TransactionalOffsetsEnded) -> None:
-    """Remove a producer's pending offsets of these groups."""
     for group_id in record.group_ids:
         _retain(at, group_id, lambda each: each.producer_id != record.producer_id)
     _remove_from_index(at, record.producer_id, record.group_ids)

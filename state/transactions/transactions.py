@@ -244,7 +244,6 @@ def is_expired(current: TransactionMetadata, now: int, expiration_ms: int) -> bo
 
 
 def new_metadata(producer_id: int) -> TransactionMetadata:
-    """Return the metadata of a new transactional id, without an epoch."""
     return TransactionMetadata(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH)
 
 

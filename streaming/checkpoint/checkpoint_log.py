@@ -21,12 +21,10 @@ NONE = -1
 
 
 def planned(checkpoint: Path) -> int:
-    """Return the newest planned batch."""
     return _newest(checkpoint / "offsets")
 
 
 def committed(checkpoint: Path) -> int:
-    """Return the newest committed batch."""
     return _newest(checkpoint / "commits")
 
 
@@ -51,7 +49,6 @@ def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
 
 
 def configuration(checkpoint: Path, batch: int) -> dict[str, str]:
-    """Return the Spark configuration fixed in a planned batch."""
     fixed: dict[str, str] = json.loads(_plan(checkpoint, batch)[1])["conf"]
     return fixed
 

@@ -291,7 +291,6 @@ def _check_brokers(checkpoint: Path, former: JobFacts, settings: Settings) -> No
 
 
 def listed(brokers: list[int]) -> str:
-    """Format broker ids for an option."""
     return ",".join(map(str, brokers))
 
 

@@ -55,12 +55,10 @@ class Cut(NamedTuple):
 
     @property
     def freed(self) -> int:
-        """Number of rows to delete."""
         return self.below - self.start
 
     @property
     def kept(self) -> int:
-        """Number of rows to keep."""
         return self.end - self.below
 
 

@@ -148,7 +148,6 @@ def _write(
 
 
 def _offsets(snapshot: SnapshotManifest, new: JobFacts) -> store_writer.Offsets:
-    """The offsets where the new job starts."""
     topic = full_name(new.prefix, REQUESTS)
     if topic in snapshot.source_offsets:
         return snapshot.source_offsets

@@ -20,7 +20,7 @@ from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotCont
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core.settings import cluster_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
-from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
+from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Interval
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
 from brokertwin.streaming.job.clock import now_ms
 
@@ -75,7 +75,6 @@ def take(
 
 
 def offsets_of(cells: Mapping[str, Mapping[str, bytes]]) -> list[SnapshotRow]:
-    """The committed offsets in the state of cells."""
     return [
         row
         for cell, columns in cells.items()
@@ -97,7 +96,7 @@ LOOK_S, LOOK_REMOTE_S = 0.1, 2.0
 """Interval of the check for a new micro-batch; a request to an object store costs."""
 
 
-class Beside(threading.Thread):
+class NewestBatchThread(threading.Thread):
     """A thread that acts on the newest micro-batch of a running job.
 
     It runs inside `with`, or from `start` to `stop`. A slow action does not block the job: the next
@@ -111,7 +110,7 @@ class Beside(threading.Thread):
     """
 
     def __init__(
-        self, name: str, checkpoint: Path, act: Callable[[int], int], every: Every
+        self, name: str, checkpoint: Path, act: Callable[[int], int], every: Interval
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._checkpoint, self._act = checkpoint, act
@@ -119,14 +118,13 @@ class Beside(threading.Thread):
         self._has_stopped = threading.Event()
 
     def run(self) -> None:
-        """Check and act until stopped."""
         look_s = LOOK_REMOTE_S if places.is_remote(self._checkpoint) else LOOK_S
         while not self._has_stopped.wait(look_s):
             batch = checkpoint_log.committed(self._checkpoint)
             if self._due.is_due(batch, time.monotonic()):
                 self._due.taken(self._act(batch), time.monotonic())
 
-    def __enter__(self) -> "Beside":
+    def __enter__(self) -> "NewestBatchThread":
         self.start()
         return self
 
@@ -134,12 +132,11 @@ class Beside(threading.Thread):
         self.stop()
 
     def stop(self) -> None:
-        """Stop after the current action."""
         self._has_stopped.set()
         self.join()
 
 
-class Snapshotter(Beside):
+class Snapshotter(NewestBatchThread):
     """A thread that takes snapshots of a running job and removes old ones.
 
     A slow or failing snapshot does not block the job: the next one uses the newest batch.
@@ -156,7 +153,7 @@ class Snapshotter(Beside):
         self,
         checkpoint: Path,
         take_one: Callable[[], Published],
-        every: Every,
+        every: Interval,
         on_snapshot: Callable[[Published, float], None],
         on_failure: Callable[[UserError], None],
     ) -> None:

@@ -237,7 +237,6 @@ def _tables(metadata: Path) -> Iterator[tuple[str, str]]:
 
 
 def key_bytes(key: int) -> bytes:
-    """A row of one INT in the state store's encoding."""
     return ENCODING_VERSION + struct.pack("<qiI", 0, key, 0)
 
 

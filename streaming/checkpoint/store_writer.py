@@ -106,7 +106,6 @@ def state_row(version: int, columns: Iterable[bytes]) -> bytes:
 
 
 def changelog(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode a changelog that puts these keys and values."""
     parts = []
     for key, value in rows:
         parts += [SIZE.pack(len(key)), key, SIZE.pack(len(value)), value]
@@ -144,7 +143,6 @@ def encoded_row(fields: list[int | bytes]) -> bytes:
 
 
 def _operators(file: bytes, shuffle_partitions: int) -> str:
-    """Change the number of partitions in the operator file."""
     version, _, document = file.decode().partition("\n")
     operators = json.loads(document)
     for store in operators["stateStoreInfo"]:

@@ -47,6 +47,5 @@ def is_whole(file: Path) -> bool:
 
 
 def _remove(log: Path, batch: int) -> None:
-    """Remove a file and its checksum."""
     (log / f".{batch}.crc").unlink(missing_ok=True)
     (log / str(batch)).unlink()

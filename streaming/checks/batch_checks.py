@@ -55,7 +55,6 @@ class BatchCheck(NamedTuple):
 
     @property
     def against(self) -> list[str]:
-        """The unmet critical expectations, as text."""
         of = "" if self.on == SNAPSHOT else f"{self.on}: "
         return [f"{of}{each}" for each in self.checked.critical]
 
@@ -101,12 +100,11 @@ def check_state(
 def check_rows(
     batch: int, kind: str, rows: "Sequence[Flat]", document: "Document | None"
 ) -> BatchCheck:
-    """Check rows of a kind, by default with the built-in suite."""
     frame = checks.frame_of(rows, suites.COLUMNS[kind])
     return BatchCheck(batch, checks.check(frame, document or suites.BY_KIND[kind]), kind)
 
 
-class Standing:
+class NewestChecks:
     """The result of the newest check under a policy.
 
     Args:
@@ -133,7 +131,6 @@ class Standing:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether a check ended the job."""
         return self._ends()
 
     @property

@@ -81,7 +81,6 @@ def _settings(name: str, cells: Cells) -> CellSettings:
 
 
 def _machines(columns: Columns) -> set[int]:
-    """The brokers with items in a cell, and CONTROLLER if it has the controller."""
     tables, controller = CellTables(columns), machine_prefix(CONTROLLER)
     keys = [key for name in TABLE_NAMES for key in tables[name].keys("")]
     found = {machine for key in keys if (machine := machine_of(key)) is not None}

@@ -75,15 +75,12 @@ class _Page(HTMLParser):
             self.out.append(data)
 
     def handle_entityref(self, name: str) -> None:
-        """Write a reference by name."""
         self.handle_data(f"&{name};")
 
     def handle_charref(self, name: str) -> None:
-        """Write a reference by number."""
         self.handle_data(f"&#{name};")
 
     def handle_decl(self, decl: str) -> None:
-        """Write the document type."""
         self.out.append(f"<!{decl}>")
 
 

@@ -68,12 +68,10 @@ class Checked(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """True if every expectation is met."""
         return not self.findings
 
     @property
     def critical(self) -> list[str]:
-        """Texts of the findings of severity critical."""
         return [text_of(each) for each in self.findings if each.severity == "critical"]
 
 
@@ -243,7 +241,6 @@ def _context() -> Any:
 
 
 def _page(result: Any) -> str:
-    """Render the result as a page of Data Docs that needs no network."""
     renderer = import_module("great_expectations.render.renderer")
     view = import_module("great_expectations.render.view")
     rendered = renderer.ValidationResultsPageRenderer().render(result)

@@ -32,7 +32,6 @@ def expect(kind: str, severity: str = "critical", **kwargs: Any) -> Document:
 
 
 def known(*names: str) -> list[Document]:
-    """Expect no NULL in these columns."""
     return [expect("column_values_to_not_be_null", column=name) for name in names]
 
 
@@ -46,7 +45,6 @@ def between(
 
 
 def only(column: str, *values: Any, severity: str = "critical") -> Document:
-    """Expect only these values in a column."""
     given = list(values)
     return expect("column_values_to_be_in_set", severity, column=column, value_set=given)
 
@@ -79,7 +77,6 @@ def equal(one: str, other: str) -> Document:
 
 
 def columns(*names: str) -> Document:
-    """Expect exactly these columns, in order."""
     return expect("table_columns_to_match_ordered_list", column_list=list(names))
 
 

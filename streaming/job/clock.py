@@ -128,7 +128,6 @@ class JobClock(threading.Thread):
             self.failure = error
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
         self._has_stopped.set()
         self.join(KAFKA_TIMEOUT_S)
 

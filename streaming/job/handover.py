@@ -58,7 +58,6 @@ class Handover(NamedTuple):
             yield NewRow(cell, document, partition, event_id)
 
     def wanted(self) -> set[str]:
-        """The ids of the requests that get a response."""
         steps = self.planned.schedule.steps if self.planned is not None else ()
         return {step.exchange_id for step in steps if step.kind is Kind.REQUEST}
 

@@ -30,7 +30,6 @@ class Lag(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The unread rows of all partitions."""
         return sum(self.rows.values())
 
 

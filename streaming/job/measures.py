@@ -51,7 +51,6 @@ def merge(total: Counts, update: Mapping[str, int]) -> Counts:
 
 
 def loads_of(counts: Mapping[str, int]) -> Counts:
-    """The load of each cell, by name."""
     start = of_cell(LOAD, "")
     return {name.removeprefix(start): n for name, n in counts.items() if name.startswith(start)}
 

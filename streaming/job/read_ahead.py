@@ -70,7 +70,6 @@ class Ahead:
 
     @property
     def lag(self) -> int:
-        """Number of unplanned offsets."""
         return max(self.end - self.first, self.known)
 
     def add(self, offset: int, size: int) -> None:

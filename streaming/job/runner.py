@@ -96,7 +96,6 @@ class Ended:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every planned batch has committed."""
         return self.planned == self.committed
 
 
@@ -216,7 +215,6 @@ def run(
 
 
 def ended(checkpoint: Path) -> Ended:
-    """Return the last batches of a checkpoint."""
     return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
 
 
@@ -429,7 +427,6 @@ def has_nothing_to_do(
 
 
 def waits(settings: Settings, session: "Callable[[], SparkSession]") -> bool:
-    """Whether a request is pending in any cell."""
     if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
         return False
     cells = state_reader.read_cells(settings.checkpoint_dir, session=session)

@@ -49,7 +49,6 @@ def add_to_driver(jars: Iterable[Path]) -> None:
 
 
 def _class_loader() -> Any:
-    """The MutableURLClassLoader of SparkSubmit, inherited by all JVM threads."""
     return _jvm().java.lang.Thread.currentThread().getContextClassLoader()
 
 

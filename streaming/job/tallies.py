@@ -50,7 +50,6 @@ class Tallies(NamedTuple):
 
 
 def count(topic: str, values: Iterable[bytes | None], counts: Counts) -> None:
-    """Count rows of one of TOPICS under names with the separator."""
     names_of = _names_of_response if topic == outputs.RESPONSES else _names_of_dead_letter
     for value in values:
         for name in names_of(value) if value is not None else ():

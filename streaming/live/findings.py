@@ -43,8 +43,6 @@ class FoundOnly:
 
 
 class FindingRow(NamedTuple):
-    """A row of the topic of findings."""
-
     id: str
     value: bytes
 

@@ -108,7 +108,6 @@ def _kinds_of(api: str, is_internal: bool) -> tuple[EntityKind, ...]:
 
 
 def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
-    """The session that a Fetch names, and the one that it opens."""
     line = exchange.line
     if line.api == "FETCH":
         numbers = {session_of(exchange.request)[0], opened_by(exchange)} - {NONE}

@@ -77,7 +77,6 @@ class LiveOutputs:
         self._done = self._progress()
 
     def _progress(self) -> Progress | None:
-        """The last row of the topic `progress`."""
         last = None
         for row in read_all(self._query.client, self._query.topic(PROGRESS)):
             last = msgspec.json.decode(row.value, type=Progress) if row.value else last

@@ -54,7 +54,6 @@ class LiveQuery:
     is_available_now: bool = False
 
     def topic(self, name: str) -> str:
-        """The full name of a topic that the query writes."""
         return full_name(self.prefix, name)
 
 

@@ -75,7 +75,6 @@ def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
 
 
 def rows_of(state: "DataFrame", table: EntityTable) -> "DataFrame":
-    """The rows of a table: the cluster and the columns of the table."""
     from pyspark.sql import functions as f
 
     found = state.where(f.col(f"`{table.column}`").isNotNull())

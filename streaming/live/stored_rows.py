@@ -17,7 +17,6 @@ from brokertwin.streaming.live.tables import KIND_OF, EntityTable, Values
 
 
 def is_live(directory: Path) -> bool:
-    """Whether a directory is a checkpoint of a live audit."""
     return (directory / FIXED).is_file()
 
 
@@ -59,7 +58,6 @@ def _of_buckets(stored: dict[bytes, bytes]) -> Iterator[tuple[str, EntityKey, by
 
 
 def _texts(key: bytes, texts: int, columns: int | None = None) -> list[str]:
-    """The first columns of a key, which are strings."""
     row = key.removeprefix(ENCODING_VERSION)
     fields = store_files.unsafe_row(row, columns or texts, range(texts))
     return [(each or b"").decode() for each in fields[:texts]]

@@ -1,15 +1,9 @@
-"""Members of consumer groups (KIP-848), with and without losses."""
+"""Members of consumer groups (KIP-848); `simulation/test_losses.py` has the losses."""
 
-import sys
-from collections import Counter
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import GroupProtocol
@@ -28,8 +22,6 @@ from brokertwin.protocol.generated.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from tests.support.bench_network import World
-from tests.support.examples import examples
-from tests.support.lossy_world import FAULTS, LossyWorld, Schedule, Step
 
 TOPIC = "orders"
 HEARTBEAT_MS = 1_000
@@ -187,49 +179,3 @@ def test_a_leaving_member_is_removed_at_once() -> None:
     made.run(2_500)
     assert owned(second) == [0, 1, 2, 3]
     assert phase(first) is MembershipPhase.LEAVING
-
-
-# Losses
-
-STEPS = st.sampled_from((*Step, Step.WAIT, Step.WAIT, Step.SEND, Step.START))
-SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=8, max_size=30)
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "consumer": {"group_protocol": GroupProtocol.CONSUMER},
-    "range": {"assignors": (AssignorName.RANGE,)},
-    "cooperative": {"assignors": (AssignorName.COOPERATIVE_STICKY,)},
-}
-happened: Counter[str] = Counter()
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=examples(4))
-@given(SCHEDULES)
-def test_partitions_have_one_owner_and_acknowledged_records_are_read(
-    protocol: str, schedule: Schedule
-) -> None:
-    assert play(protocol, schedule).violations == []
-
-
-def play(protocol: str, schedule: Schedule) -> LossyWorld:
-    made = LossyWorld(**PROTOCOLS[protocol])
-    made.play(schedule)
-    made.settle()
-    happened.update(made.injected)
-    return made
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_schedules_detect_broken_rules(protocol: str, seed: int) -> None:
-    random = Random(seed)
-    steps = [*Step, Step.WAIT, Step.WAIT, Step.SEND, Step.START]
-    schedule = [(random.choice(steps), random.randrange(12)) for _ in range(30)]
-    assert play(protocol, schedule).violations == []
-
-
-def test_all_faults_occurred() -> None:
-    reported = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
-    sys.stdout.write(f"losses: {reported}\n")
-    if happened:
-        assert all(happened[fault] for fault in FAULTS), happened
-        assert happened["looks at members"] > 100, "who owns what was held against somebody"

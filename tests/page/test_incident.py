@@ -10,6 +10,7 @@ import pytest
 from brokertwin.page import incident
 from brokertwin.page.assembly import MODULES, asset, incident_page
 from brokertwin.recordings.history.memberships import Membership
+from brokertwin.recordings.history.sessions import CACHES
 from tests.support.audits import whole
 
 GROUP = "group_kp"
@@ -78,6 +79,17 @@ def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> No
     (group,) = entity.entities.values()
     newest = {f"offset {each.place}": each.offset for each in group.offsets.offsets.values()}
     assert newest.items() <= state.items()
+
+
+def test_the_lane_of_a_broker_has_its_open_fetch_sessions() -> None:
+    page = document("fetch_session_assign")
+    (cache,) = whole("fetch_session_assign").history.recording.observed(CACHES).entities.values()
+    open_ones = {n: each for n, each in cache.sessions.items() if each.used and not each.closed}
+    state = state_at(lane(page, "session"), page["span"] + 1)
+    assert {name: str(value).split(",")[0] for name, value in state.items()} == {
+        f"session {number}": f"epoch {each.epoch}" for number, each in open_ones.items()
+    }
+    assert open_ones
 
 
 @pytest.mark.parametrize("name", [GROUP, "leader_kill"])

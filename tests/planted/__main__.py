@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.planted import planting
-from tests.planted.table import PLANTED
+from tests.planted.planting import PLANTED
 
 SEEDS = 1000
 

@@ -1,13 +1,14 @@
-"""A rule broken on purpose: its text in a module of ours is replaced when the module is loaded.
+"""Rules broken on purpose: a text in a module of ours is replaced when the module is loaded.
 
-So it must be planted before the module is imported, in a separate process. This module does not
-import the package, because it is loaded first.
+`rules.tsv` has them. A rule must be planted before the module is imported, in a separate process.
+This module does not import the package, because it is loaded first.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
@@ -20,6 +21,17 @@ class Planted(NamedTuple):
     module: str
     old: str
     new: str
+
+
+def _planted() -> Iterator[Planted]:
+    for line in (Path(__file__).parent / "rules.tsv").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, rule, module, *texts = line.split("\t")
+            old, new = (text.replace("(nothing)", "").replace("\\n", "\n") for text in texts)
+            yield Planted(name, rule, f"brokertwin.{module}", old, new)
+
+
+PLANTED = tuple(_planted())
 
 
 class NotPlantedError(Exception):
@@ -62,11 +74,7 @@ def broken(planted: Planted, text: str) -> str:
 
 
 def plant(planted: Planted) -> None:
-    """Break a rule in this process.
-
-    Raises:
-        NotPlantedError: its module is loaded already.
-    """
+    """Break a rule in this process. Raises NotPlantedError: its module is loaded already."""
     if planted.module in sys.modules:
         raise NotPlantedError(f"{planted.name}: {planted.module} is loaded already")
     sys.meta_path.insert(0, _Finder(planted))

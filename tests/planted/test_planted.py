@@ -13,8 +13,7 @@ from brokertwin.simulation.plan import draw
 from tests.planted import breaks
 from tests.planted.__main__ import found_after
 from tests.planted.breaks import BREAKS, SEEDS, Break
-from tests.planted.planting import NotPlantedError, Planted, begin, broken, plant
-from tests.planted.table import PLANTED
+from tests.planted.planting import PLANTED, NotPlantedError, Planted, begin, broken, plant
 
 BY_NAME = {each.name: each for each in PLANTED}
 

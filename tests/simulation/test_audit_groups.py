@@ -89,8 +89,19 @@ class AuditedGroup:
         self.groups.fetched("fetch", end, response)
         return self.violations
 
-    def beat(self, member: str, epoch: int, now: int, *owned: int, given: bool = False) -> None:
-        """Send a member's heartbeat and its response; `given`: the owned partitions it reports."""
+    def beat(
+        self,
+        member: str,
+        epoch: int,
+        now: int,
+        *owned: int,
+        given: bool = False,
+        late: bool = False,
+    ) -> None:
+        """Send a member's heartbeat and its response; `given`: the owned partitions it reports.
+
+        Only the response, if it is `late`.
+        """
         parts = [{"topicId": "t", "partitions": list(owned)}]
         body: Any = ConsumerGroupHeartbeatRequest(
             group_id="billing",
@@ -98,7 +109,8 @@ class AuditedGroup:
             member_epoch=epoch,
             topic_partitions=[] if given else None,
         )
-        self.groups.beats(body)
+        if not late:
+            self.groups.beats(body)
         response = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
         assigned = {"topicPartitions": parts} if owned else None
         self.groups.heartbeat_responded(now, now, body, {**response, "assignment": assigned})
@@ -218,4 +230,13 @@ def test_a_silent_or_revoking_member_loses_its_partition() -> None:
     audited.beat("second", 2, 10 + SESSION_MS, 0)
     audited.beat("first", 2, 20, given=True)
     audited.beat("second", 3, 30, 1)
+    assert audited.violations == []
+
+
+def test_a_member_that_left_owns_nothing_by_a_late_response() -> None:
+    audited = AuditedGroup()
+    audited.beat("first", 1, 10)
+    audited.beat("first", -1, 20)
+    audited.beat("first", 1, 30, 0, late=True)
+    audited.beat("second", 3, 40, 0)
     assert audited.violations == []

@@ -1,21 +1,18 @@
-"""Connect's workers on a world whose connections are cut and whose workers crash and pause.
+"""Connect's workers on a bench's brokers: they crash, pause, leave and come back.
 
-play = ConnectWorld(Protocol.SESSIONED)
-play.submit("source", tasks=2)
-play.play([(Step.START, 0), (Step.CUT, 3), (Step.CRASH, 0)])
-play.settle()
-assert play.violations == []
+world = ConnectWorld()
+world.submit("source", tasks=2)
+world.crash(world.start())
+world.settle()
+assert world.violations == []
 
 Work is simulated: the starts and ends of a worker are noted. An end takes some turns.
 """
 
 from collections import Counter
-from enum import StrEnum
 from functools import partial
 
-from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.connect.config_log import ConfigLog, Record, connector_record
-from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import ConnectorKind
 from brokertwin.clients.connect.herder import Fail, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import ConnectTaskId
@@ -27,30 +24,9 @@ from tests.support.bench_network import World
 
 GROUP, CONFIGS = "connect-cluster", "connect-configs"
 BROKERS = (1, 2)
-WORKERS_MAX = 4
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS, DELAY_MS = 6_000, 9_000, 1_000, 4_000
 STEP_MS = 200
-PAUSES_MS = (1, 200, 1_000, 3_000, 7_000, 10_000)
 SETTLED_MS = SESSION_MS + 4 * REBALANCE_MS + 2 * DELAY_MS
-
-
-class Step(StrEnum):
-    """Possible next events; the number with an event chooses the place or the amount."""
-
-    WAIT = "time passes"
-    SUBMIT = "a connector is made, or gets another number of tasks"
-    DELETE = "a connector is deleted"
-    SLOW = "from now on it takes longer to end work, or less long"
-    CUT = "a connection is closed"
-    MUTE = "answers stay away for a while, or come again"
-    PAUSE = "a worker pauses, or goes on"
-    CRASH = "a worker crashes"
-    LEAVE = "a worker leaves"
-    START = "a worker comes"
-
-
-FAULTS = ("cuts", "crashes", "mutes", "pauses", "moves")
-Schedule = list[tuple[Step, int]]
 
 
 class Worker:
@@ -61,7 +37,6 @@ class Worker:
         self.log = ConfigLog()
         settings = WorkerConfig(
             group_id=GROUP,
-            connect_protocol=play.protocol,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             rebalance_timeout_ms=REBALANCE_MS,
@@ -97,7 +72,7 @@ class Worker:
                 case Fail(_, reason):
                     self.failures.append(reason)
                 case StartWork():
-                    self._play.injected["moves"] += 1
+                    self._play.moves += 1
 
     @property
     def running(self) -> set[ConnectTaskId]:
@@ -107,8 +82,7 @@ class Worker:
 class ConnectWorld:
     """Events, and violations of the invariants."""
 
-    def __init__(self, protocol: ConnectProtocol = ConnectProtocol.SESSIONED) -> None:
-        self.protocol = protocol
+    def __init__(self) -> None:
         self.world = World(brokers=BROKERS)
         self.world.bench.topic(CONFIGS, 1)
         self.writer = self.world.producer()
@@ -116,7 +90,7 @@ class ConnectWorld:
         self.workers: list[Worker] = []
         self.paused: set[Worker] = set()
         self.violations: list[str] = []
-        self.injected: Counter[str] = Counter()
+        self.moves = 0
         self.wanted: dict[str, int] = {}
         self.timeline = Timeline(self.world.now)
         self.stop_ms = 0
@@ -137,62 +111,29 @@ class ConnectWorld:
         }
         self.write([connector_record(name, {key: str(value) for key, value in config.items()})])
 
-    def delete(self, name: str) -> None:
-        self.wanted.pop(name, None)
-        self.write([connector_record(name, None)])
-
     def write(self, records: list[Record]) -> None:
         for record in records:
             record_id = self.writer.send(self.now, TopicPartition(CONFIGS, 0), 100)
             self.contents[str(record_id)] = record
 
-    def play(self, schedule: Schedule) -> None:
-        for step, number in schedule:
-            if step is Step.START:
-                self.start()
-            elif step is Step.SUBMIT:
-                self.submit(f"sink{number % 3}", 1 + number % 4)
-            elif step is Step.DELETE:
-                self.delete(f"sink{number % 3}")
-            elif step is Step.SLOW:
-                self.stop_ms = PAUSES_MS[number % 4]
-            elif step is Step.WAIT:
-                self.wait(PAUSES_MS[number % len(PAUSES_MS)])
-            elif step is Step.CUT:
-                self._cut(number)
-            elif self.workers:
-                self._befall(step, self.workers[number % len(self.workers)])
-            self.turn(20)
-
-    def _befall(self, step: Step, worker: Worker) -> None:
-        network = self.world.networks[worker.client]
-        if step is Step.MUTE:
-            network.is_mute = not network.is_mute
-            self.injected["mutes"] += 1
-        elif step is Step.PAUSE:
-            self.pause(worker)
-        elif step is Step.CRASH:
-            self.crash(worker)
-        elif step is Step.LEAVE:
-            self.leave(worker)
-
-    def start(self) -> Worker | None:
-        if len(self.workers) >= WORKERS_MAX:
-            return None
+    def start(self) -> Worker:
         self._started += 1
         self.workers.append(Worker(self, f"w{self._started}"))
         return self.workers[-1]
 
     def crash(self, worker: Worker) -> None:
-        self.injected["crashes"] += 1
-        self._gone(worker)
+        self.workers.remove(worker)
+        self.timeline.gone(self.now, worker.name)
+        if worker in self.paused:
+            self.paused.discard(worker)
+        else:
+            self.world.remove(worker.client)
 
     def pause(self, worker: Worker) -> None:
         """It stops for a while; or it goes on."""
         if worker in self.paused:
             self.world.back(worker.client)
         else:
-            self.injected["pauses"] += 1
             self.world.remove(worker.client)
         self.paused ^= {worker}
 
@@ -204,22 +145,7 @@ class ConnectWorld:
         worker.client.close(self.now)
         for _ in range(3):
             self.world.turn(1)
-        self._gone(worker)
-
-    def _gone(self, worker: Worker) -> None:
-        self.workers.remove(worker)
-        self.timeline.gone(self.now, worker.name)
-        if worker in self.paused:
-            self.paused.discard(worker)
-        else:
-            self.world.remove(worker.client)
-
-    def _cut(self, number: int) -> None:
-        clients: list[ClientLoop] = [self.writer, *(worker.client for worker in self.workers)]
-        network = self.world.networks[clients[number % len(clients)]]
-        if network.nodes:
-            self.injected["cuts"] += 1
-            network.cut(network.nodes[number % len(network.nodes)])
+        self.crash(worker)
 
     def wait(self, milliseconds: int) -> None:
         until = self.now + milliseconds
@@ -260,9 +186,7 @@ class ConnectWorld:
         return {member["memberId"] for group in found for member in group["members"]}
 
     def settle(self) -> int:
-        """Nothing goes wrong any more: until all work is run, once; how long that took, in ms."""
-        for network in self.world.networks.values():
-            network.is_mute = False
+        """Until all work is run, once; how long that took, in ms."""
         for worker in list(self.paused):
             self.pause(worker)
         if not self.workers:

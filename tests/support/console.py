@@ -44,7 +44,13 @@ def called(
             "files": list(map(str, files)),
             "loaded": str(Path(directory, "loaded")),
         }
-        code = _call(json.dumps(call))
+        line = json.dumps(call)
+        server = _server()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(line + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
         out, errors = (file.read_bytes() for file in files[1:])
     return subprocess.CompletedProcess(call["words"], code, out, errors)
 
@@ -55,15 +61,6 @@ def brokertwin(
     done = called(*words, cwd=cwd, given=text.encode(), **environment)
     output = (done.stdout.decode(), done.stderr.decode())
     return subprocess.CompletedProcess(done.args, done.returncode, *output)
-
-
-def _call(line: str) -> int:
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(line + "\n")
-    server.stdin.flush()
-    return int(server.stdout.readline())
 
 
 @cache

@@ -44,7 +44,7 @@ def heartbeat(number: int) -> Body:
     [
         ("PRODUCE", 9, produce, 80, 25),
         ("OFFSET_COMMIT", 9, commit, 80, 25),
-        ("CONSUMER_GROUP_HEARTBEAT", 1, heartbeat, 102, 25),
+        ("CONSUMER_GROUP_HEARTBEAT", 1, heartbeat, 103, 25),
     ],
 )
 def test_a_request_enters_few_modules_and_functions(

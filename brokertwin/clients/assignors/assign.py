@@ -40,10 +40,7 @@ def assign(
     partition_counts: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
 ) -> Assignment:
-    """Return the leader's assignment.
-
-    Topics that are not in `partition_counts` are left out.
-    """
+    """Return the leader's assignment. Topics that are not in `partition_counts` are left out."""
     return ASSIGNORS[name].assign(group_of(partition_counts, subscriptions))
 
 

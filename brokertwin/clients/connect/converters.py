@@ -59,10 +59,7 @@ def encode_value(line: bytes, stream: FileStream) -> bytes:
 
 
 def decode_value(value: bytes | None, stream: FileStream) -> str:
-    """Decode a value for a sink: text as is, other values as JSON.
-
-    Raises ConversionError.
-    """
+    """Decode a value for a sink: text as is, other values as JSON. Raises ConversionError."""
     if value is None:
         return "null"
     if stream.converter == "string":

@@ -64,10 +64,7 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> FileStream:
-    """Parse a configuration over the worker's `defaults`.
-
-    Raises ConnectorConfigError.
-    """
+    """Parse a configuration over the worker's `defaults`. Raises ConnectorConfigError."""
     known = {**(defaults or {}), **config}
     name = _wanted(known, "name")
     kind = _kind(_wanted(known, "connector.class"))
@@ -92,10 +89,7 @@ def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = 
 
 
 def task_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return the task configurations for the config topic.
-
-    Raises ConnectorConfigError.
-    """
+    """Return the task configurations for the config topic. Raises ConnectorConfigError."""
     stream = file_stream(config)
     made = {**config, "task.class": f"{PACKAGE}{stream.kind}Task"}
     return [dict(made) for _ in range(stream.task_count)]

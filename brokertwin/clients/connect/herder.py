@@ -94,7 +94,9 @@ class Herder:
 
     def tick(self) -> list[Command]:
         """Return the commands to execute now."""
-        commands: list[Command] = self._stop_taken()
+        taken, self.coordinator.taken = self.coordinator.taken, []
+        self.coordinator.stopped(item for item in taken if item not in self.running)
+        commands: list[Command] = self._stop(item for item in taken if item in self.running)
         wanted = self._wanted()
         if wanted is not None:
             commands += self._change(wanted)
@@ -119,11 +121,6 @@ class Herder:
 
     def not_fenced(self, connector: str) -> None:
         self._fencing.pop(connector, None)
-
-    def _stop_taken(self) -> list[Command]:
-        taken, self.coordinator.taken = self.coordinator.taken, []
-        self.coordinator.stopped(item for item in taken if item not in self.running)
-        return self._stop(item for item in taken if item in self.running)
 
     def _stop(self, items: Iterable[ConnectTaskId]) -> list[Command]:
         wanted = [item for item in items if item not in self._stopping]

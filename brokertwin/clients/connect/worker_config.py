@@ -85,10 +85,7 @@ _PROTOCOLS = {
 
 
 def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str]]:
-    """Parse settings; returns them and the unknown names.
-
-    Raises ConnectorConfigError.
-    """
+    """Parse settings; returns them and the unknown names. Raises ConnectorConfigError."""
     given: dict[str, object] = {}
     unknown: list[str] = []
     for name, text in properties.items():

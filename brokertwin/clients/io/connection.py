@@ -213,10 +213,7 @@ class ClientConnection:
     # Frames
 
     def send(self, now_ms: int, send: Send, body: dict[str, Any]) -> None:
-        """Send a request, after a new login if the session ends soon.
-
-        Raises OSError.
-        """
+        """Send a request, after a new login if the session ends soon. Raises OSError."""
         framed = self._framed(send.api, send.version, send.request_id, body)
         if send.expects_response:
             self.in_flight[send.request_id] = KEYS[send.api], send.version

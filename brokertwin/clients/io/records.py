@@ -70,7 +70,7 @@ def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> 
         while begins and begins[0][0] <= batch.next_offset - 1:
             open_ones.add(begins.pop(0)[1])
         if batch.is_control_batch:
-            if _is_abort(batch):
+            if any(int.from_bytes(record.key[2:4], "big") == ABORT for record in batch):
                 open_ones.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in open_ones):
             items += [(each.offset, _message(each)) for each in batch]
@@ -85,7 +85,3 @@ def _message(record: Any) -> ProducerRecord:
         record.timestamp,
         tuple(record.headers),
     )
-
-
-def _is_abort(batch: Any) -> bool:
-    return any(int.from_bytes(record.key[2:4], "big") == ABORT for record in batch)

@@ -14,7 +14,6 @@ from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 
 
 def prefix_of(listener: str) -> str:
-    """Prefix of a listener's own settings."""
     return f"listener.name.{listener.lower()}."
 
 
@@ -36,7 +35,6 @@ class BrokerProperties:
         return {name: text for name, text in others.items() if name in own}
 
     def altered(self, others: Mapping[str, str]) -> "BrokerProperties":
-        """Return a copy with other values."""
         return BrokerProperties({**self._values, **others}, self._listener)
 
     def of_listener(self, name: str, mechanism: str = "") -> str | None:

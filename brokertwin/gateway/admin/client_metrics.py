@@ -29,8 +29,6 @@ APIS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
 
 
 class Software(NamedTuple):
-    """Software name and version of a client."""
-
     name: str = UNKNOWN
     version: str = UNKNOWN
 

@@ -38,12 +38,10 @@ class Features:
         self.finalized: list[Body] | None = None
 
     def begin(self) -> None:
-        """Load the features of a started engine."""
         self.finalized = self._engine.known_features()
 
     @property
     def cluster_id(self) -> str:
-        """The cluster id in metadata responses."""
         return metadata.cluster_id(self._engine.cluster, None)
 
     def epoch(self) -> int:
@@ -51,7 +49,6 @@ class Features:
         return self._engine.features_epoch()
 
     async def learn(self) -> None:
-        """Query the engine again."""
         self.finalized = self._engine.known_features() or await self._query()
 
     async def note_response(self, response: UpdateFeaturesResponse) -> None:

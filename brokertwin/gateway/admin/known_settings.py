@@ -34,7 +34,6 @@ class KnownSettings(NamedTuple):
     given: BrokerSettings
 
     def of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings."""
         return broker_configs.settings_of(self.at, broker, self.given)
 
     def changed(self, broker: int) -> Mapping[str, str]:
@@ -49,7 +48,6 @@ class KnownSettings(NamedTuple):
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """Return the request time quota of a client, if any."""
         key = REQUEST_PERCENTAGE
         limit = quota_rates.limit_of(self.at, principal, client_id, key)
         if limit is None:

@@ -61,6 +61,5 @@ def release(version: str) -> Release:
 
 
 def settings_of(offered: Release | None) -> Mapping[str, str]:
-    """Return the broker settings with the rules of a release."""
     is_4_4 = offered is not None and offered.is_4_4
     return {"brokertwin.kafka.version": KAFKA_4_4} if is_4_4 else {}

@@ -50,7 +50,6 @@ class LoginTracker:
         self._candidate = None
 
     def token(self, token: bytes) -> None:
-        """Record a client's token."""
         if self._rounds_left == _ROUNDS.get(self._mechanism):
             self._candidate = _user_of(self._mechanism, token)
 

@@ -79,7 +79,6 @@ class CaptureCounts:
 
     @property
     def exchanges(self) -> int:
-        """Number of exchanges of all APIs."""
         return sum(counts.exchanges for counts in self.apis.values())
 
     def add(self, api: str, ms: float, is_delivered: bool, is_read: bool) -> None:
@@ -232,7 +231,6 @@ class Proxy:
         await self._hold(partial(exchange.document, ended, is_delivered), target)
 
     async def record_end(self, end: End, target: RelayTarget) -> None:
-        """Record the end of a connection, after its exchanges."""
         await self._hold(end.document, target)
 
     async def _hold(self, document: Document, target: RelayTarget) -> None:

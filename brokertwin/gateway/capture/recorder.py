@@ -101,7 +101,6 @@ class Recorder:
             self._on_trouble()
 
     def raise_failure(self) -> None:
-        """Raise UserError if the sink has failed."""
         if self._failure:
             lost = counted(sum(self.lost.values()), "exchange")
             raise UserError(

@@ -186,7 +186,6 @@ class Relay:
         return len(self._waiting)
 
     async def _pass_request(self, exchange: CapturedExchange, frame: bytes) -> None:
-        """Forward a request, then decode it."""
         write_frame(self._broker.writer, frame)
         self._read_request(exchange, frame)
         await self._forwarded(exchange)
@@ -259,7 +258,6 @@ class Relay:
         await self._drain()
 
     def _received(self, exchange: CapturedExchange) -> None:
-        """Let an exchange that has its response wait no longer."""
         if self._waiting and self._waiting[0] is exchange:
             self._waiting.popleft()
 
@@ -343,7 +341,6 @@ def _now_ms() -> int:
 
 
 def write_frame(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
-    """Write a frame after its size."""
     writer.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
 
 

@@ -33,7 +33,6 @@ _LISTS = {
 
 
 def may_have_addresses(api_key: int, version: int) -> bool:
-    """True if responses of the API may have to be rewritten."""
     return api_key in _LISTS and version >= (api_of_key(api_key).endpoints_since or 0)
 
 
@@ -45,7 +44,6 @@ class AdvertisedNode(NamedTuple):
     place: Body
 
     def put(self, address: Address) -> None:
-        """Write another address into the response."""
         self.place["host"], self.place["port"] = address
 
 

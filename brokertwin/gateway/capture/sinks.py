@@ -122,7 +122,6 @@ class TopicSink:
                 self._on_lost(reason_of(error.args[0]))
 
     def flush(self) -> None:
-        """Process delivery reports."""
         self._writer.poll()
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ class CellWatch:
         self._newest = 0.0
 
     def written(self, event_id: str, now: float) -> None:
-        """Note an event that was written."""
         self._pending[event_id] = self._newest = now
 
     def responded(self, event_id: str) -> None:

@@ -14,7 +14,6 @@ class Disk:
     """The real file system."""
 
     def open(self, path: Path, mode: str) -> BinaryIO:
-        """Open a file without buffering."""
         file = open(path, mode, buffering=0, opener=opened_privately)  # noqa: SIM115
         return cast("BinaryIO", file)
 
@@ -28,7 +27,6 @@ class Disk:
         file.truncate(size)
 
     def sync(self, handle: int) -> None:
-        """Sync an open file to the device."""
         os.fsync(handle)
 
     def sync_directory(self, directory: Path) -> None:
@@ -40,11 +38,9 @@ class Disk:
             os.close(handle)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename a file over another one, atomically."""
         source.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Delete a file if it exists."""
         path.unlink(missing_ok=True)
 
 

@@ -250,11 +250,9 @@ class EventWriter:
         return self._event(Kind.DISCONNECT, broker, connection=f"{self.incarnation}-{connection}")
 
     def settings_query(self, broker: int) -> Event:
-        """Return an event that queries the settings for gateways."""
         return self._event(Kind.TELL_SETTINGS, broker, reply_to=self.reply_to)
 
     def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> Event:
-        """Return an event with the result of a cleaning pass."""
         found = msgspec.to_builtins(cleaned)
         return self._event(Kind.CLEAN_LOG, broker, cleaned=found, seen=seen)
 

@@ -155,7 +155,6 @@ class Journal:
             self.is_broken = True
 
     def write_settings(self, settings: dict[str, Any]) -> None:
-        """Append the settings of the following events."""
         self.write(msgspec.json.encode({"settings": settings}))
 
     def unsynced(self) -> list[int]:
@@ -171,7 +170,6 @@ class Journal:
         return self.size >= max(self._compacted_from, 2 * self._snapshot_size)
 
     def compaction(self) -> "Compaction":
-        """Start a compaction with the current state."""
         return Compaction(self, self._disk, self._new_path)
 
     def taken_over(self, file: BinaryIO, size: int, snapshot_size: int) -> None:
@@ -185,7 +183,6 @@ class Journal:
         self._snapshot_size = max(self.size, self._compacted_from)
 
     def since(self, size: int) -> bytes:
-        """Return the bytes written since the file had that size."""
         return os.pread(self._file.fileno(), self.size - size, size)
 
     def close(self) -> None:

@@ -48,8 +48,6 @@ class _Head(msgspec.Struct):
 
 
 class _SnapshotLine(msgspec.Struct, omit_defaults=True):
-    """A line, with one of the fields."""
-
     snapshot: _Head | None = None
     table: tuple[str, str] | None = None
     kept: tuple[LogKey, list[KeptBatch]] | None = None

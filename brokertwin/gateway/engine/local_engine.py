@@ -129,7 +129,6 @@ class LocalRows(Rows):
         self.rows.append(LocalSegment(outputs.SEGMENTS, None, None, None, "", place, None))
 
     def timer(self, deadline: int) -> None:
-        """Add a deadline at which time must advance."""
         self.rows.append(LocalTimer(outputs.TIMERS, None, None, None, "", deadline))
 
 
@@ -476,7 +475,6 @@ class LocalEngine:
         self._dispatch(rows or [])
 
     def features_epoch(self) -> int:
-        """Return the offset of the last metadata record."""
         return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
 
     def known_features(self) -> list[dict[str, Any]]:
@@ -490,13 +488,11 @@ class LocalEngine:
         ]
 
     def known(self, broker: int) -> KnownSettings:
-        """Return the current settings, as a broker knows them."""
         return KnownSettings(self._cell.tables.of(broker), self._settings.broker_settings)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
-        """Return the request time quota of a client, if any."""
         if not self._cell.broker(broker).has_quotas:
             return None
         return self.known(broker).request_limit(broker, principal, client_id)

@@ -82,7 +82,6 @@ class Persistence:
         self._look_after()
 
     def _look_after(self) -> None:
-        """Start due tasks."""
         if self._snapshot is None:
             return
         if self._fsync_ms and self._syncing is None:

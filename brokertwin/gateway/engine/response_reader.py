@@ -29,8 +29,6 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 
 class Arrived(NamedTuple):
-    """Event id and response."""
-
     event_id: str
     response: EngineResponse
 
@@ -109,7 +107,6 @@ class ResponseReader(threading.Thread):
         self._consumer.close()
 
     def _read_on(self) -> None:
-        """Continue at the next unread offset."""
         assert self._consumer is not None
         self._consumer.assign([TopicPartition(self._topic, self._partition, self._next)])
 
@@ -122,7 +119,6 @@ class ResponseReader(threading.Thread):
         self._wants_another.set()
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
         self._has_stopped.set()
         self.join(KAFKA_TIMEOUT_S)
 

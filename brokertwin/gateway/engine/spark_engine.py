@@ -78,8 +78,6 @@ MISPLACED = frozenset(
 
 
 class _PendingEvent(NamedTuple):
-    """A pending request."""
-
     cell: str
     broker: int
     future: asyncio.Future[EngineResponse]
@@ -200,7 +198,6 @@ class SparkEngine:
         return future
 
     def _has_altered(self, broker: int, _future: asyncio.Future[EngineResponse]) -> None:
-        """Query the settings, which may have changed."""
         if not self._is_closed:
             self._query_settings(broker)
 
@@ -288,7 +285,6 @@ class SparkEngine:
         self._producer.poll(0)
 
     def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:
-        """Handle the delivery report of an event."""
         if error is not None:
             self._not_written(event_id, reason_of(error))
 
@@ -414,7 +410,6 @@ class SparkEngine:
 
 
 def _probe(broker: int) -> EdgeRequest:
-    """Create a request that has an immediate response."""
     return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", PROBE, {})
 
 

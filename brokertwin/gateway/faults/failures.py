@@ -67,7 +67,6 @@ def mirror_of(request: RequestFrame) -> RepeatedList | None:
 
 
 def names_topics(api_key: int) -> bool:
-    """True if requests of an API name topics."""
     return any(_names_topic(each) for each in api_of_key(api_key).repeated)
 
 
@@ -222,7 +221,6 @@ def put_into_metadata(response: Body, failing: list[Body], error: int) -> Body:
 
 
 def put_into_all_metadata(response: Body, has_place: HasPlace, error: int) -> Body:
-    """Replace topics of a Metadata response with the error."""
     failing = [topic for topic in response["topics"] if has_place(topic["name"], None)]
     rest = [topic for topic in response["topics"] if topic not in failing]
     return put_into_metadata({**response, "topics": rest}, failing, error)

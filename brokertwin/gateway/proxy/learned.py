@@ -29,7 +29,6 @@ class Learned:
         self._sessions: OrderedDict[tuple[int | None, int], dict[_Place, None]] = OrderedDict()
 
     def name_of(self, topic_id: str) -> str | None:
-        """Return the name of a topic, if a response has named it."""
         return self._names.get(topic_id)
 
     def topic_names(self) -> list[str] | None:

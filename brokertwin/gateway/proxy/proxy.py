@@ -27,7 +27,6 @@ class KeptExchanges:
         self._recorder = recorder
 
     async def put(self, document: bytes) -> None:
-        """Keep a document, and record it."""
         self.documents.append(document)
         if self._recorder is not None:
             await self._recorder.put(document)

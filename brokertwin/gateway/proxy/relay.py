@@ -33,8 +33,6 @@ _log = structlog.get_logger("brokertwin.proxy")
 
 
 class FaultHost(RelayHost, Protocol):
-    """Interface of the proxy for a relay with faults."""
-
     faults: FaultSet
     learned: Learned
 
@@ -78,7 +76,6 @@ class FaultRelay(Relay):
 
     @property
     def broker(self) -> int | None:
-        """Id of the broker, if a response has named it."""
         return self._target.node_id
 
     @property

@@ -78,7 +78,6 @@ class MemoryStore:
         return len(self._batches)
 
     def put(self, data: bytes) -> str:
-        """Store bytes and return their locator."""
         self._count += 1
         locator = str(self._count)
         self._batches[locator] = data
@@ -89,7 +88,6 @@ class MemoryStore:
         return self._batches.get(locator)
 
     def keep(self, locator: str) -> None:
-        """Add a reference."""
         self._kept[locator] = self._kept.get(locator, 0) + 1
 
     def drop(self, locator: str, was_kept: bool) -> None:
@@ -108,7 +106,6 @@ class MemoryStore:
         return False
 
     def collect(self, _kept: Callable[[], Iterable[str]]) -> int:
-        """Do nothing."""
         return 0
 
     def close(self) -> None:
@@ -189,7 +186,6 @@ class FileBatchStore:
         return data if len(data) == size else None
 
     def keep(self, locator: str) -> None:
-        """Add a reference."""
         self._pending.discard(locator)
         self._kept[_place(locator).number] += 1
 
@@ -308,8 +304,6 @@ def _room_of(places: Iterable[_StoredBatch]) -> int:
 
 
 class KeptBatch(NamedTuple):
-    """A batch of a log."""
-
     last_offset: int
     locator: str
 
@@ -363,7 +357,6 @@ class KeptBatches:
                 yield each.locator
 
     def all(self) -> list[tuple[LogKey, list[KeptBatch]]]:
-        """Return the batches of each log, the oldest first."""
         return [(key, list(kept)) for key, kept in self._kept.items()]
 
     def restore(self, key: LogKey, kept: Iterable[KeptBatch]) -> None:

@@ -90,7 +90,6 @@ class DataTopic:
         return data if data is not None and len(data) == found.size else None
 
     async def close(self) -> None:
-        """Wait for pending writes, then end."""
         if self._writer is not None:
             self._writer.end()
             await self._writer.ended()
@@ -132,7 +131,6 @@ class _DataProducer:
         self._is_ended = True
 
     async def ended(self) -> None:
-        """Wait for the thread."""
         await asyncio.to_thread(self._thread.join)
 
     def _serve(self) -> None:

@@ -93,8 +93,6 @@ class Bytes(Protocol):
 
 
 class _DecodedBatch(NamedTuple):
-    """A decoded batch with its bytes."""
-
     batch: CleanerBatch
     records: list[RawRecord]
     data: bytes
@@ -119,15 +117,12 @@ class _Left:
 
     @property
     def size(self) -> int:
-        """Size in an event, in headers."""
         return len(self.batches) + len(self.unchanged) // RUNS_AS_A_BATCH
 
     def deleted(self) -> None:
-        """Delete the next batch."""
         self._is_run = False
 
     def changed(self, batch: Batch) -> None:
-        """Replace the next batch."""
         self._is_run = False
         self.batches.append(batch)
 

@@ -72,7 +72,6 @@ class SealedSegments:
         self._thread.start()
 
     async def close(self) -> None:
-        """End the threads."""
         self._is_closed = True
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)

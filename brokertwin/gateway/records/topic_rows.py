@@ -38,8 +38,6 @@ A row above the fetch size arrives complete (KIP-74) if the response may be that
 
 
 class RowPosition(NamedTuple):
-    """Position of a row."""
-
     partition: int
     offset: int
 
@@ -103,7 +101,6 @@ class RowReader:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Start the thread, before the first read."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 

@@ -159,7 +159,6 @@ class KeptUsers:
         self._entries = read(path) if path is not None and path.exists() else []
 
     def entries(self) -> list[Credential]:
-        """Return every entry."""
         return list(self._entries)
 
     def replace(self, credentials: list[Credential]) -> None:
@@ -205,7 +204,6 @@ class Credentials:
         return self._made_up(user, next(iter(MECHANISMS)))
 
     def entries(self) -> list[Credential]:
-        """Return every entry, in the order of the file."""
         self._refresh()
         return list(self._entries.values())
 

@@ -85,7 +85,6 @@ class DenialLog:
 
 
 def denied(request: Body, response: Body) -> Iterator[tuple[Error, str]]:
-    """Yield each authorization error of a response with the name of its resource."""
     return _denied(response, _name(request, _OF_REQUESTS, ""))
 
 

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 
 class DerElement(NamedTuple):
-    """A DER element: tag, begin, and begin and end of its content."""
-
     tag: int
     begin: int
     content: int

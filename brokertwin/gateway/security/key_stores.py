@@ -241,7 +241,6 @@ class _JksReader:
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def counted(self, layout: str) -> bytes:
-        """Read bytes after their count."""
         return self.take(*self.numbers(layout))
 
     def text(self) -> str:
@@ -254,6 +253,5 @@ class _JksReader:
         return self.counted(">I")
 
     def length(self) -> int:
-        """Read the length of a DER element."""
         _, first = self.take(2)
         return int.from_bytes(self.take(first & 0x7F)) if first & 0x80 else first

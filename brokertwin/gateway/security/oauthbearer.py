@@ -201,6 +201,5 @@ def _number(claims: dict[str, Any], name: str) -> float | None:
 
 
 def refused(status: str = INVALID_TOKEN, scope: str = "") -> RefusedTokenError:
-    """Create the error of a rejected token."""
     more = f', "scope":"{scope}"' if scope else ""
     return RefusedTokenError(f'{{"status":"{status}"{more}}}')

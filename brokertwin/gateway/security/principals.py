@@ -97,7 +97,6 @@ def distinguished_name(certificate: bytes) -> str:
 
 
 def fields_of(certificate: bytes) -> list[DerElement]:
-    """Return the fields of the signed part of a certificate, without the version."""
     signed = part(certificate, part(certificate, 0).content)
     return [each for each in parts(certificate, signed) if each.tag != _VERSION]
 

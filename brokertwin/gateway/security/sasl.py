@@ -123,7 +123,6 @@ class SaslSettings(NamedTuple):
 
     @property
     def users(self) -> Credentials:
-        """Return the credentials, for a mechanism that requires them."""
         assert self.credentials is not None, "there is a file for every mechanism with users"
         return self.credentials
 
@@ -182,12 +181,10 @@ class SaslAuthentication(Authentication):
 
     @property
     def claimed(self) -> dict[str, str]:
-        """Mechanism and user as the client sent them, while authentication is incomplete."""
         named = {"mechanism": self._mechanism, "user": self._user}
         return {name: text for name, text in named.items() if text}
 
     def takes(self, frame: bytes) -> bool:
-        """True for all frames until complete, then for SASL, and for an expired session."""
         return not self.is_complete or self._is_expired() or super().takes(frame)
 
     def _is_expired(self) -> bool:

@@ -174,7 +174,6 @@ class Unnamed(Authentication):
         return True
 
     async def receive(self, frame: bytes) -> SaslStep:
-        """Close the connection."""
         return SaslStep(None, f"no rule of {principals.SETTING} applies to the certificate's name")
 
 

@@ -133,7 +133,6 @@ class SignedRules(NamedTuple):
         raise refused()
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
-        """Reject a token for another audience."""
         found = claims.get("aud")
         if not isinstance(found, str | list | None):
             raise refused()

@@ -123,7 +123,6 @@ def _load_identity(context: ssl.SSLContext, properties: BrokerProperties) -> Non
 
 
 def _store(properties: BrokerProperties, name: str, location: str) -> str | KeyStore:
-    """Return the PEM text, or the content of a store of another type."""
     kind, data = key_stores.content(Path(location), name, properties.given(f"{name}.type"))
     if kind == key_stores.PEM:
         return data.decode("utf-8", "replace")
@@ -241,7 +240,6 @@ class TlsHandshake(asyncio.Protocol):
         self._task = loop.create_task(self._shake_hands(loop, transport))
 
     def data_received(self, data: bytes) -> None:
-        """Buffer data that arrived with the end of the handshake."""
         self._early += data
 
     def abort(self) -> None:

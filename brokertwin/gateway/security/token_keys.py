@@ -46,8 +46,6 @@ Keys = tuple[Mapping[str, Any], ...]
 
 
 class KeySource(Protocol):
-    """Source of keys."""
-
     def newest(self) -> Keys:
         """Return the current keys."""
 

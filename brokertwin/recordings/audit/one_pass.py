@@ -9,11 +9,12 @@ from brokertwin.recordings.audit.history import FoldedFindings
 from brokertwin.recordings.audit.spool import Spool, SpooledFacts
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history import findings as f
+from brokertwin.recordings.history.clients import CLIENTS, NOTABLE
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.incidents import BrokerSigns, Signs
 from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.replication import REPLICATION
+from brokertwin.recordings.history.replication import REPLICATION, LeadingParts
 from brokertwin.recordings.replay.recording import Broken
 
 F = TypeVar("F", bound=f.Finding)
@@ -44,15 +45,25 @@ class OnePass:
     Args:
         facts: those of all exchanges so far.
         kept: the classes of findings that are kept; all if None.
+        apis: the APIs of all exchanges, if no others follow. Exchanges that cannot change the
+            findings that are kept are left out then.
     """
 
     def __init__(
-        self, facts: SpooledFacts, kept: Collection[type[f.Finding]] | None = KEPT
+        self,
+        facts: SpooledFacts,
+        kept: Collection[type[f.Finding]] | None = KEPT,
+        apis: Collection[str] | None = None,
     ) -> None:
         known = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
+        kinds = dict(KINDS)
+        if apis is not None:
+            kinds[CLIENTS.name] = NOTABLE
+            if LeadingParts.are_enough(facts.cluster, apis):
+                kinds[REPLICATION.name] = REPLICATION._replace(parts_of=LeadingParts())
         facts.cluster.has_samples = kept is None or f.SampleTaken in kept
         self._of_kind = {
-            name: ObservedEntities(kind, known[name], kept) for name, kind in KINDS.items()
+            name: ObservedEntities(kind, known[name], kept) for name, kind in kinds.items()
         }
         self._signs = Signs()
         self._last = 0.0
@@ -170,7 +181,7 @@ def pass_over(
 
 
 def judged(spool: Spool, exchanges: Iterable[RecordedExchange]) -> PassedFindings:
-    machines = OnePass(spool.facts())
+    machines = OnePass(spool.facts(), apis=spool.apis)
     machines.take(exchanges)
     machines.expire()
     return machines.findings()

@@ -4,7 +4,7 @@ Machines need the facts of the whole recording, so a source is read before they 
 of it is kept by the sorter that `ingest` uses, in bounded memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -14,7 +14,6 @@ from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
     clusters_own,
-    controllers_listeners,
     raw,
 )
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, Sorter
@@ -77,6 +76,7 @@ class Spool:
 
     Attributes:
         broken: damaged lines.
+        apis: the APIs of the exchanges.
     """
 
     def __init__(
@@ -86,11 +86,12 @@ class Spool:
         grows: bool = False,
     ) -> None:
         self.broken: list[Broken] = []
+        self.apis: Collection[str] = ()
         self._settings = _encoder.encode(known or KnownFacts())
         self._cluster = known or KnownFacts()
         self._headers = batches
         self._needs = Needs()
-        self._completion = Completion(None, {})
+        self._completion: Completion | None = None
         self._grows = grows
         self._arrivals = ArrivalOrder()
         self._controllers: set[str] = set()
@@ -124,9 +125,12 @@ class Spool:
             )
         )
         for document in source(summary):
+            self._controllers |= summary.controllers - {""}
             self._add(document)
+        self.apis = summary.events.keys()
         self._needs.close()
-        self._completion = Completion(self._headers, self._needs.names)
+        if self._headers is not None:
+            self._completion = Completion(self._headers, self._needs.names)
         if not len(self) and not self._grows:
             raise nothing_read(summary)
 
@@ -138,9 +142,8 @@ class Spool:
             return
         if self._headers is not None:
             self._needs.add(document)
-        self._controllers |= controllers_listeners((document,))
         try:
-            recorded, listener, is_forwarded = of_document(document, self._completion)
+            recorded, listener, is_forwarded = of_document(document, None)
             each = exchange_of(recorded)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.broken.append(Broken(document.place, str(error)))
@@ -164,7 +167,7 @@ class Spool:
             return
         self._is_shared = self._is_shared and each.has_response and not is_forwarded
         if self._facts is not None or (self._is_shared and not self._controllers):
-            self._cluster.learn(_exchange(spooled, is_internal=False))
+            self._cluster.learn(_arrived(each, arrival))
 
     def facts(self) -> SpooledFacts:
         """Return the facts of all exchanges that were read."""
@@ -184,14 +187,14 @@ class Spool:
 
     def __iter__(self) -> Iterator[RecordedExchange]:
         """Yield the exchanges in the order of their responses."""
-        for entry in self._sorter:
+        for entry in self._sorter.by_time():
             spooled = _decoder.decode(entry.document)
             own = clusters_own(spooled.listener, spooled.is_forwarded, self._controllers)
             yield self._completed(_exchange(spooled, is_internal=bool(own)))
 
     def _completed(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return a Produce with its batch headers, if found."""
-        if self._headers is None or exchange.line.api != "PRODUCE":
+        if self._completion is None or exchange.line.api != "PRODUCE":
             return exchange
         request, response = raw(exchange.request), raw(exchange.response)
         found = self._completion.complete(request, response, exchange.line.time)
@@ -199,13 +202,9 @@ class Spool:
 
 
 def _exchange(spooled: SpooledExchange, is_internal: bool) -> RecordedExchange:
-    """Return the exchange; one of a client arrives after those before it on its connection."""
-    line, arrival = RecordedRequest(*spooled.line), spooled.arrival
-    if not is_internal and arrival != line.time:
-        line = msgspec.structs.replace(line, time=arrival, end=max(line.end, arrival))
     has_response, taken, made, has_waited, busy_ms, is_deprecated = spooled.rest
-    return RecordedExchange(
-        line,
+    exchange = RecordedExchange(
+        RecordedRequest(*spooled.line),
         spooled.request,
         spooled.response,
         has_response,
@@ -216,3 +215,13 @@ def _exchange(spooled: SpooledExchange, is_internal: bool) -> RecordedExchange:
         is_internal,
         is_deprecated,
     )
+    return exchange if is_internal else _arrived(exchange, spooled.arrival)
+
+
+def _arrived(exchange: RecordedExchange, arrival: int) -> RecordedExchange:
+    """The exchange of a client, which arrives after those before it on its connection."""
+    line = exchange.line
+    if arrival == line.time:
+        return exchange
+    line = msgspec.structs.replace(line, time=arrival, end=max(line.end, arrival))
+    return msgspec.structs.replace(exchange, line=line)

@@ -26,11 +26,7 @@ TRANSACTIONS = (
 
 
 def code_of(name: str) -> int:
-    """The code of an error by its code or name.
-
-    Raises:
-        UserError: there is no such error here.
-    """
+    """The code of an error by its code or name. Raises UserError: there is no such error here."""
     by_name = {name_of(code): code for code in RULES}
     plain = name.upper().replace("-", "_")
     found = by_name.get(plain, int(name) if name.lstrip("-").isdecimal() else None)

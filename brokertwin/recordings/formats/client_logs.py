@@ -47,7 +47,7 @@ COORDINATORS = 2**31 - 1
 """The Java client's node id of a coordinator is this minus the broker id."""
 
 UNKNOWN_LATENCY = -1.0
-"""Latency of a response whose request is not in the log."""
+"""Latency of a response whose request is not in the log, or if the log's times are too coarse."""
 
 AGAIN_MS = 100
 """Maximum time between the lines of one refusal, in a log without its request."""
@@ -68,8 +68,8 @@ MARKS = later(
     rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
     rb"|\bproduced\W{1,4}broker\W|\bretrying request\W{1,4}request\W"
     rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
-    rb"(?:\berr(?:or)?\\?\"?[:=] ?\\?\"?[A-Z]+_|failed with [A-Z]+_)"
-    rb"|\berr(?:or)?\": ?\"[A-Z]+_[^\n]{0,300}\": ?\"(?:heartbeat|commit|join|sync|fetch) ?"
+    rb"(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
+    rb"|\berr(?:or)?\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
     rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
     rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
     rb"|" + client_refusals.MARKS
@@ -125,20 +125,35 @@ Found = _Message | _Failure | _Named | None
 
 
 class Exchanges:
-    def __init__(self) -> None:
+    """Pairs the requests and responses in a log.
+
+    Args:
+        process: the name of the container, pod or host before its lines, or "".
+    """
+
+    def __init__(self, process: str = "") -> None:
+        self._process = process
         self._pending: dict[tuple[str, int], deque[Document]] = defaultdict(deque)
         self._done: dict[tuple[str, int], Document] = {}
-        self._last_done: dict[int, Document] = {}
+        self._last_done: dict[int, dict[str, Document]] = defaultdict(dict)
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
-        self._sent_keys: set[int] = set()
+        self._seen: set[tuple[str, int]] = set()
         self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
         self._count = 0
 
     def take(
-        self, line: SourceLine, place: str, text: bytes, time: int
+        self, line: SourceLine, place: str, text: bytes, time: int, unit_ms: int = 1
     ) -> Iterator[Document] | None:
-        """Yield the documents that a line completes; None for other lines."""
+        """Yield the documents that a line completes; None for other lines.
+
+        Args:
+            line: the line.
+            place: its id.
+            text: its text.
+            time: its time, in ms since 1970.
+            unit_ms: the precision of the time.
+        """
         if not MARKS.search(text):
             return None
         found = _read(text.decode("utf-8", "replace"), line.text)
@@ -149,7 +164,7 @@ class Exchanges:
         if isinstance(found, _Named):
             self._name(found)
             return iter(())
-        return self._pair(line, place, found, time)
+        return self._pair(line, place, found, time, unit_ms)
 
     def rest(self) -> Iterator[Document]:
         """Yield the documents left at the end of the log."""
@@ -166,17 +181,22 @@ class Exchanges:
             connection = f"{found.client or UNNAMED}/{found.place}"
             candidates = [self._done.get((connection, key)) for key in found.keys]
         else:
-            candidates = [self._last_done.get(key) for key in found.keys]
-        of_client = [
-            each
-            for each in candidates
-            if each is not None and found.client in ("", each.header.client_id)
-        ]
+            candidates = [
+                done
+                for key in found.keys
+                for client, done in self._last_done[key].items()
+                if found.client in ("", client)
+            ]
+        of_client = [each for each in candidates if each is not None]
         done = max(of_client, key=_end, default=None)
         if done is not None and done.response in (raw({}), NO_RESPONSE):
             done.response = raw(_response_of(found.error, code))
-        elif len(found.keys) == 1 and found.keys[0] not in self._sent_keys:
+        elif len(found.keys) == 1 and not self._has_sent(found.client, found.keys[0]):
             yield from self._fail_alone(line, place, found, time, code)
+
+    def _has_sent(self, client: str, key: int) -> bool:
+        """Whether the log has requests of a client, or of any if it is ""."""
+        return any(key == sent and client in ("", by) for by, sent in self._seen)
 
     def _fail_alone(
         self, line: SourceLine, place: str, found: _Failure, time: int, code: Error | None
@@ -209,10 +229,12 @@ class Exchanges:
                     self._clients[connection] = found.client
                     document.header.client_id = found.client
 
-    def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
+    def _pair(
+        self, line: SourceLine, place: str, found: _Message, time: int, unit_ms: int
+    ) -> Iterator[Document]:
         key = found.connection, found.key
         self._count += 1
-        self._sent_keys.add(found.key)
+        self._seen.add((found.client, found.key))
         client = self._clients.get(found.connection, found.client)
         broker = found.broker
         if broker == UNKNOWN_BROKER:
@@ -234,11 +256,13 @@ class Exchanges:
             latency = UNKNOWN_LATENCY if found.latency_ms is None else found.latency_ms
         elif found.latency_ms is None:
             latency = max(0.0, float(time - document.time))
+            if unit_ms > 1 and latency < 2 * unit_ms:
+                latency = UNKNOWN_LATENCY
         else:
             latency = found.latency_ms
         document.rest["responseTime"] = raw(latency)
         document.request, document.response = renamed(found.key, document.request, raw(found.body))
-        self._done[key] = self._last_done[found.key] = document
+        self._done[key] = self._last_done[found.key][client] = document
         if found.key == METADATA.key:
             self._learn(found.body)
         if done is not None:
@@ -254,11 +278,11 @@ class Exchanges:
             time=time,
             broker=broker,
             is_from_log=True,
-            connection=found.connection,
-            header=RequestHeader(found.key, found.version, number, client),
+            connection=f"{self._process}/{found.connection}".removeprefix("/"),
+            header=RequestHeader(found.key, found.version, number, _RD_NUMBER.sub("", client)),
             request=raw(found.body),
             response=NO_RESPONSE,
-            rest={"isText": msgspec.Raw(b"true")},
+            fields={"isText": msgspec.Raw(b"true")},
         )
 
     @staticmethod
@@ -293,7 +317,10 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"([^\s|()\[\]\"':]+)#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
+_RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
+"""The number of a client in its process, where several may have one client id."""
+
 _RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
@@ -359,7 +386,7 @@ def _librdkafka(text: str, line: bytes) -> Found:
             body={},
             latency_ms=float(sent["ms"]) if sent["ms"] else None,
         )
-    found = _RD_LINE.search(text)
+    found = _RD_LINE.search(text.replace('\\"', '"'))
     if found is None:
         return None
     for form, apis in _RD_FAILURES:
@@ -377,7 +404,7 @@ def _librdkafka(text: str, line: bytes) -> Found:
 def _rd_client(text: str, line: bytes) -> str:
     """The client's name before a message, or in the JSON around it."""
     found = _RD_CLIENT.search(text) or _RD_CLIENT.search(line.decode("utf-8", "replace"))
-    return found[1] if found is not None else ""
+    return found[0] if found is not None else ""
 
 
 # Java

@@ -1,9 +1,10 @@
-"""Refusals that clients report in words, in logs without requests: Java, kafka-python, aiokafka.
+"""Refusals that clients report in words, in logs without requests: Java, Python, kafka-go.
 
 Errors that a client makes up itself, such as NETWORK_EXCEPTION, are left out.
 
 Source: the classes of org.apache.kafka.clients in Kafka 2 to 4, `coordinator/base.py` and
-`coordinator/consumer.py` of kafka-python, `consumer/group_coordinator.py` of aiokafka.
+`coordinator/consumer.py` of kafka-python, `consumer/group_coordinator.py` of aiokafka,
+`consumergroup.go`, `reader.go` and `writer.go` of kafka-go.
 """
 
 import re
@@ -21,6 +22,9 @@ MARKS = (
     rb"|Error while fetching metadata|The metadata response from the cluster reported)"
     rb"|\bHeartbeat failed(?: for group|: local member_id)|\bHeartbeat: local member_id"
     rb"|\bOffsetCommit failed for group |\bAttempt to join group "
+    rb"|\b(?:[Ff]ailed to (?:join|sync|fetch|read)|leave group failed|error writing messages"
+    rb"|[Pp]roblem getting partitions|Unable to establish connection to consumer group"
+    rb"|the kafka reader got an) [^\n]{0,300}[:,] ?\[\d+\] |\bthe kafka reader is reading "
 )
 """Patterns in lines with a refusal, after the time."""
 
@@ -99,9 +103,20 @@ _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "",
         ),
         (r"\bAttempt to join group .*?(?P<said>\[Error \d+\]|Error - \d+)", "JOIN_GROUP", ""),
+        # kafka-go
+        (r"\bFailed to join group \S+: \[(?P<said>\d+)\]", "JOIN_GROUP", ""),
+        (r"\bFailed to sync group \S+: \[(?P<said>\d+)\]", "SYNC_GROUP", ""),
+        (r"\bFailed to fetch offsets for group \S+: \[(?P<said>\d+)\]", "OFFSET_FETCH", ""),
+        (r"\bleave group failed for group, .*: \[(?P<said>\d+)\]", "LEAVE_GROUP", ""),
+        (r"\bUnable to establish .* group \S+: \[(?P<said>\d+)\]", "FIND_COORDINATOR", ""),
+        (r"\bProblem getting partitions [^\[]*\[(?P<said>\d+)\]", "METADATA", ""),
+        (r"\berror writing messages to .*?\): \[(?P<said>\d+)\]", "PRODUCE", ""),
+        (r"\bthe kafka reader got an .*?: \[(?P<said>\d+)\]", "FETCH", ""),
+        (r"\bfailed to read from current broker .*?: \[(?P<said>\d+)\]", "FETCH", ""),
+        (r"\bthe kafka reader is reading (?:before|passed) the", "FETCH", "OFFSET_OUT_OF_RANGE"),
     )
 )
-_NUMBER = later(r"Error (?:- )?(\d+)")
+_NUMBER = later(r"(?:Error (?:- )?|^)(\d+)")
 _HEARTBEATS = {"": "CONSUMER", "Consumer": "CONSUMER", "Share": "SHARE"}
 
 

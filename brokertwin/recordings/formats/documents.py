@@ -4,13 +4,13 @@ docs/capture.md describes the format, which also has the end of a connection. Ot
 (`listener`, `isForwarded`, `securityProtocol`, stage times) keep the log's names.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import FETCH, KAFKA_APIS, Trait, api_of_key
+from brokertwin.protocol.kafka_apis import FETCH, KAFKA_APIS, Trait, keys_with
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
@@ -31,6 +31,7 @@ METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAA
 """Name and id of the controllers' log in every cluster (KIP-595)."""
 
 METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
+_OF_CONTROLLERS = keys_with(Trait.KRAFT_ONLY)
 
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
@@ -46,6 +47,23 @@ NO_TIME = "no time"
 """Reason for lines of exchanges without date and time."""
 
 
+class Details(msgspec.Struct, rename="camel"):
+    """Fields beside the header and the bodies, named as in Kafka's request log; times are in ms."""
+
+    response_time: float = 0.0
+    principal: str = "User:ANONYMOUS"
+    host: str = ""
+    listener: str = ""
+    is_forwarded: bool = False
+    is_text: bool = False
+    request_api_version_deprecated: bool = False
+    request_queue_time_ms: float = 0.0
+    local_time_ms: float = 0.0
+    remote_time_ms: float = 0.0
+    response_queue_time_ms: float = 0.0
+    send_time_ms: float = 0.0
+
+
 class Document(msgspec.Struct):
     """An exchange, or the end of a connection.
 
@@ -59,11 +77,13 @@ class Document(msgspec.Struct):
         header: of the request.
         request: its body, JSON.
         response: the response body, JSON; NO_RESPONSE if the log has none.
-        rest: all other fields of the document.
+        fields: all other fields of the document, or how they are read when they are needed.
         kind: a request, or a disconnect with only time and connection.
         label: container, pod, host or file name around the line; may be empty.
         arrival: the time, or that of the connection's last request if later; None if other lines
             have to show it.
+        read: the fields that `details` returns, if they were read already.
+        is_compact: whether its bodies are certainly on one line without extra spaces.
     """
 
     place: str
@@ -75,10 +95,12 @@ class Document(msgspec.Struct):
     header: RequestHeader
     request: msgspec.Raw
     response: msgspec.Raw
-    rest: Fields
+    fields: Fields | Callable[[], Fields]
     kind: Kind = Kind.REQUEST
     label: str = ""
     arrival: int | None = None
+    read: Details | None = None
+    is_compact: bool = False
 
     @property
     def is_request(self) -> bool:
@@ -87,6 +109,20 @@ class Document(msgspec.Struct):
     @property
     def api(self) -> str:
         return api_name(self.header.request_api_key)
+
+    @property
+    def rest(self) -> Fields:
+        """All fields beside those of the document's attributes."""
+        if callable(self.fields):
+            self.fields = self.fields()
+        return self.fields
+
+    @property
+    def details(self) -> Details:
+        """The other fields that readers use. Raises msgspec.MsgspecError if they are damaged."""
+        if self.read is None:
+            self.read = _details_decoder.decode(_encoder.encode(self.rest))
+        return self.read
 
     def encoded(self) -> bytes:
         """Encode the document as a line of JSON without a terminator."""
@@ -146,6 +182,7 @@ class UnreadableError(Exception):
 
 
 _encoder = msgspec.json.Encoder()
+_details_decoder = msgspec.json.Decoder(Details)
 
 
 def api_name(key: int) -> str:
@@ -158,6 +195,8 @@ def api_name(key: int) -> str:
 
 def listener_of(document: Document) -> str:
     """Return the listener of the request, or an empty text."""
+    if document.read is not None:
+        return document.read.listener
     listener = document.rest.get("listener")
     return str(msgspec.json.decode(listener)) if listener is not None else ""
 
@@ -166,8 +205,9 @@ def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only controllers receive such a request."""
     key = header.request_api_key
     if key == FETCH.key:
-        return any(name in request for name in METADATA_LOG)
-    return Trait.KRAFT_ONLY in api_of_key(key).traits
+        name, topic_id = METADATA_LOG
+        return topic_id in request or name in request
+    return key in _OF_CONTROLLERS
 
 
 def controllers_listeners(documents: Iterable[Document]) -> set[str]:

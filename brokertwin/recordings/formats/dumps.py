@@ -26,11 +26,7 @@ _Found = tuple[BatchPartition, Batch]
 
 
 def read(paths: Iterable[Path]) -> Headers:
-    """Read the headers of some dumps.
-
-    Raises:
-        UserError: a file is unreadable or no dump.
-    """
+    """Read the headers of some dumps. Raises UserError: a file is unreadable or no dump."""
     headers: Headers = {}
     for path in paths:
         lines = lines_of(path, path.name.removesuffix(".gz"))

@@ -197,7 +197,7 @@ class Pairs:
             ),
             request=_without_records(request.entry.payload, header.api_key),
             response=response,
-            rest={"responseTime": raw(duration), "principalIsAsserted": msgspec.Raw(b"true")},
+            fields={"responseTime": raw(duration), "principalIsAsserted": msgspec.Raw(b"true")},
             label=request.label,
         )
 

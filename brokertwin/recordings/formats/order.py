@@ -48,11 +48,14 @@ class Seen:
     def is_new(self, document: Document) -> bool:
         """Whether connection, correlation id, time and bodies are new; adds them."""
         header = document.header
-        digest = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
+        digest = header.correlation_id << 8 ^ header.request_api_key
         for body in (document.request, document.response):
-            digest = zlib.crc32(compact(bytes(body)), digest)
+            shown = body if document.is_compact else compact(bytes(body))
+            digest = zlib.crc32(shown, digest & _LOW)
         number = (document.time & _LOW) << 32 | digest
-        held = self._held.setdefault(document.connection, array("Q"))
+        held = self._held.get(document.connection)
+        if held is None:
+            held = self._held[document.connection] = array("Q")
         at = bisect_left(held, number) if held and number <= held[-1] else len(held)
         if at < len(held) and held[at] == number:
             return False
@@ -176,9 +179,9 @@ class Sorter:
 
     def __iter__(self) -> Iterator[OrderedLine]:
         """Yield all documents in order."""
-        return in_turn(self._sorted(), lambda each: each.time, lambda each: each[3:5])
+        return in_turn(self.by_time(), lambda each: each.time, lambda each: each[3:5])
 
-    def _sorted(self) -> Iterator[OrderedLine]:
+    def by_time(self) -> Iterator[OrderedLine]:
         """Yield all documents by time and input position."""
         self._held.sort()
         if self._file is None:

@@ -57,11 +57,7 @@ class FileReading(NamedTuple):
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return a time zone by name.
-
-    Raises:
-        UserError: it does not exist.
-    """
+    """Return a time zone by name. Raises UserError: it does not exist."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

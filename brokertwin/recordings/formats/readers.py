@@ -142,7 +142,7 @@ class FormatReader:
         self._open: dict[Key, Open] = {}
         self._pieces: dict[Key, tuple[Around, bytearray]] = {}
         self._has_line_ends = False
-        self._clients = client_logs.Exchanges()
+        self._clients: dict[str, client_logs.Exchanges] = {}
         self._elements = layouts.Elements()
         self._heading = ""
         self._place = ""
@@ -182,7 +182,8 @@ class FormatReader:
         for opened in self._open.values():
             yield abandoned(opened)
         yield from self._pairs.rest()
-        yield from self._clients.rest()
+        for clients in self._clients.values():
+            yield from clients.rest()
 
     def _usual(self, line: SourceLine) -> Document | UnpairedDocuments | None:
         """Return what a whole line in Kafka's default layout holds, as `_take` finds it.
@@ -195,19 +196,23 @@ class FormatReader:
             return None
         begin = head.end() - 1
         end = text.rindex(b"}") + 1
-        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX or b"\x1b[" in text:
+        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX:
             return None
         minute, seconds, fraction = head.groups()
         time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
         if time is None:
             return None
-        try:
-            made = request_log.document_of(line, line.place, text[begin:end], time)
-            if isinstance(made, Document):
-                _check(made)
-        except _ERRORS:
-            return None
-        self._place, self._count = line.place, 1
+        place, text = line.place, text[begin:end]
+        made: Document | UnpairedDocuments | None
+        made = request_log.usual_document(line, place, text, time)
+        if made is None:
+            try:
+                made = request_log.document_of(line, place, text, time)
+                if isinstance(made, Document):
+                    _check(made)
+            except _ERRORS:
+                return None
+        self._place, self._count = place, 1
         return made
 
     def _guarded(self, line: SourceLine, made: Made) -> Made:
@@ -453,6 +458,11 @@ class FormatReader:
         is_log = old is not None and old[0].startswith(request_log.MARK)
         if mark is None or (self._source.texts < Texts.ALL and not is_log):
             return None
+        field = layouts.field_at(part.json, mark.start())
+        if field is not None:
+            head, text = field
+            inside = around._replace(head=around.head + part.head + head, depth=around.depth + 1)
+            return self._entry(inside, text)
         has_tail = (
             part.json.startswith(b"{") or client_logs.TIME_BEHIND.search(part.json) is not None
         )
@@ -462,9 +472,11 @@ class FormatReader:
             raise UnreadableError(NO_TIME, NO_TIME_DETAIL)
         place = self._placed(around.line)
         if old is None:
-            return self._clients.take(around.line, place, part.json, time)
-        text = part.json.decode("utf-8", "replace")
-        made = text_requests.document_of(around.line, place, text, time)
+            process = str(next(iter(around.key), ""))
+            clients = self._clients.setdefault(process, client_logs.Exchanges(process))
+            return clients.take(around.line, place, part.json, time, self._clock.unit_ms)
+        said = part.json.decode("utf-8", "replace")
+        made = text_requests.document_of(around.line, place, said, time)
         if isinstance(made, Document):
             made.label = around.label
         return iter((made,))
@@ -510,7 +522,7 @@ class FormatReader:
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
         requested = captured.request_header, captured.request
         document = self._document(line, captured, requested, captured.response)
-        document.rest = fields
+        document.fields = fields
         _check(document)
         return document
 
@@ -541,7 +553,7 @@ class FormatReader:
             header=header,
             request=request,
             response=response,
-            rest={},
+            fields={},
         )
 
 

@@ -10,11 +10,13 @@ Source: `RequestChannel.updateRequestMetrics`, `RequestConvertToJson` in Kafka.
 """
 
 import math
+from functools import lru_cache
 
 import msgspec
 
 from brokertwin.patterns import later
 from brokertwin.recordings.formats.documents import (
+    Details,
     Document,
     Fields,
     UnpairedDocuments,
@@ -35,6 +37,7 @@ DURATION_MAX_MS = 86_400_000.0
 """Longer durations are treated as errors."""
 
 BEFORE_28 = "text request log of a Kafka before 2.8"
+BEFORE_011 = "request log of a Kafka before 0.11"
 NOT_LOGGED = "Kafka logged the request without its body"
 
 KNOWN = frozenset({"requestHeader", "request", "response", "connection", "totalTimeMs"})
@@ -49,6 +52,29 @@ class _LoggedHeader(RequestHeader, forbid_unknown_fields=False):
     request_api_version_deprecated: bool = False
 
 
+class _Usual(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """A line of Kafka 2.8 or later, with no other fields than these."""
+
+    request_header: RequestHeader
+    request: msgspec.Raw
+    response: msgspec.Raw
+    connection: str
+    total_time_ms: float
+    request_queue_time_ms: float = 0.0
+    local_time_ms: float = 0.0
+    remote_time_ms: float = 0.0
+    throttle_time_ms: float = 0.0
+    response_queue_time_ms: float = 0.0
+    send_time_ms: float = 0.0
+    listener: str = ""
+    principal: str = "User:ANONYMOUS"
+    is_forwarded: bool = False
+    security_protocol: str = ""
+    client_information: msgspec.Raw = msgspec.Raw()
+    temporary_memory_bytes: msgspec.Raw = msgspec.Raw()
+    message_conversions_time: msgspec.Raw = msgspec.Raw()
+
+
 class _Completed(msgspec.Struct, rename="camel"):
     request_header: _LoggedHeader
     request: msgspec.Raw
@@ -57,7 +83,9 @@ class _Completed(msgspec.Struct, rename="camel"):
     response: msgspec.Raw = msgspec.Raw(b'""')
 
 
-_OLDER = later(rb"(?:RequestHeader\(|Name: ?)")
+_OLDER = later(rb"RequestHeader\(")
+_OLDEST = later(rb"Name: ?|\{api_key=")
+_usual_decoder = msgspec.json.Decoder(_Usual)
 _decoder = msgspec.json.Decoder(_Completed)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
@@ -71,11 +99,56 @@ def start_of(text: bytes, mark: int) -> int:
     at = mark + len(MARK)
     while text[at : at + 1].isspace():
         at += 1
+    if _OLDEST.match(text, at):
+        raise UnreadableError(BEFORE_011, "its lines have no responses and other names")
     if text[at : at + 1] == b"{":
         return at
     if _OLDER.match(text, at):
         raise UnreadableError(BEFORE_28, "its lines are text; Kafka 2.8 and later write JSON")
     raise UnreadableError("cut", "the line has no whole JSON object")
+
+
+def usual_document(line: SourceLine, place: str, text: bytes, time: int) -> Document | None:
+    """Create the document of a line with the usual fields, decoded once; None for others.
+
+    It has what `document_of` returns. Its other fields are read when they are needed.
+    """
+    try:
+        usual = _usual_decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    duration = usual.total_time_ms
+    are_objects = bytes(usual.request).startswith(b"{") and bytes(usual.response).startswith(b"{")
+    if not are_objects or not 0 <= duration <= DURATION_MAX_MS:
+        return None
+    request, response = renamed(usual.request_header.request_api_key, usual.request, usual.response)
+    return Document(
+        place,
+        line.file,
+        time - math.ceil(duration),
+        None,
+        True,
+        usual.connection,
+        usual.request_header,
+        request,
+        response,
+        lambda: _rest_of(text, duration, usual.connection),
+        read=Details(
+            duration,
+            usual.principal,
+            host_of(usual.connection),
+            usual.listener,
+            usual.is_forwarded,
+            False,
+            False,
+            usual.request_queue_time_ms,
+            usual.local_time_ms,
+            usual.remote_time_ms,
+            usual.response_queue_time_ms,
+            usual.send_time_ms,
+        ),
+        is_compact=request is usual.request and b'": ' not in text,
+    )
 
 
 def document_of(
@@ -102,15 +175,7 @@ def document_of(
         return UnpairedDocuments(
             line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False
         )
-    rest = _fields_decoder.decode(text)
-    for name in KNOWN:
-        rest.pop(name, None)
-    rest = {
-        "responseTime": raw(duration),
-        **rest,
-        "host": raw(host_of(completed.connection)),
-        "principalIsAsserted": msgspec.Raw(b"true"),
-    }
+    rest = _rest_of(text, duration, completed.connection)
     if is_deprecated:
         rest["requestApiVersionDeprecated"] = msgspec.Raw(b"true")
     has_no_response = _is_empty(completed.response)
@@ -129,8 +194,21 @@ def document_of(
         header=header,
         request=request,
         response=response,
-        rest=rest,
+        fields=rest,
     )
+
+
+def _rest_of(text: bytes, duration: float, connection: str) -> Fields:
+    """The fields that are no attributes of a document."""
+    rest = _fields_decoder.decode(text)
+    for name in KNOWN:
+        rest.pop(name, None)
+    return {
+        "responseTime": raw(duration),
+        **rest,
+        "host": raw(host_of(connection)),
+        "principalIsAsserted": msgspec.Raw(b"true"),
+    }
 
 
 def _is_empty(body: msgspec.Raw) -> bool:
@@ -149,6 +227,7 @@ def check_duration(name: str, ms: float) -> None:
         )
 
 
+@lru_cache(maxsize=10_000)
 def host_of(connection: str) -> str:
     """The client's address in `<local>:<port>-<remote>:<port>-<processor>-<number>`.
 

@@ -207,11 +207,7 @@ def _strangeness(
 def _in_order(
     order: DateOrder, first: bytes, sep: bytes, second: bytes, third: bytes
 ) -> tuple[int, int, int]:
-    """Year, month and day of a date.
-
-    Raises:
-        ValueError: no log has a date in this order.
-    """
+    """Year, month and day of a date. Raises ValueError: no log has a date in this order."""
     if order is DateOrder.YEAR_FIRST:
         if len(first) != 2 or len(third) != 2:
             raise ValueError(order)

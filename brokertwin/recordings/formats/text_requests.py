@@ -174,7 +174,7 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
         header=RequestHeader(key, int(found["version"]), int(found["number"]), found["client"]),
         request=bodies[0],
         response=bodies[1] if response is not None else NO_RESPONSE,
-        rest=_rest(text[end.end() :], end["connection"], duration),
+        fields=_rest(text[end.end() :], end["connection"], duration),
     )
 
 

@@ -48,11 +48,12 @@ class SentBatch(NamedTuple):
 
 def holders(api: str, body: Any) -> list[Holder]:
     if api == "PRODUCE":
+        batches = _batches(body)
         found = {
             Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
-            for _, _, batch in _batches(body)
+            for _, _, batch in batches
         }
-        return sorted(found, key=lambda holder: holder[:2])
+        return sorted(found, key=lambda holder: holder[:2]) if found else []
     if api == "ADD_PARTITIONS_TO_TXN" and body.get("transactions"):
         return [_holder(each, "") for each in body["transactions"]]
     if api == "WRITE_TXN_MARKERS":
@@ -80,12 +81,15 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
 
 
 def sent(body: Any, response: Any) -> Iterator[SentBatch]:
+    batches = _batches(body)
+    if not batches:
+        return
     results = {
         (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
         for partition in topic["partitionResponses"]
     }
-    for topic, number, batch in _batches(body):
+    for topic, number, batch in batches:
         result = results.get((topic, number))
         if result is not None:
             first = batch.get("baseSequence", -1)
@@ -97,28 +101,30 @@ def sent(body: Any, response: Any) -> Iterator[SentBatch]:
 
 def follower_of(body: Any) -> int:
     """The follower that sent a Fetch; below 0 for consumers and tools."""
-    state = body.get("replicaState") or {}
-    return int(max(body.get("replicaId", -1), state.get("replicaId", -1)))
+    state = body.get("replicaState")
+    follower = body.get("replicaId", -1)
+    return int(max(follower, state.get("replicaId", -1)) if state else follower)
 
 
 def errors(response: Any) -> list[int]:
     """The error codes of a response, at any depth, without 0."""
     found: list[int] = []
-    _gather_errors(response, found)
+    if type(response) in _NESTED:
+        _gather_errors(response, found)
     return found
 
 
 def _gather_errors(part: Any, found: list[int]) -> None:
-    if isinstance(part, list):
+    if type(part) is list:
         for each in part:
-            _gather_errors(each, found)
-    elif isinstance(part, dict):
-        for name, value in part.items():
-            if not value:
-                continue
+            if type(each) in _NESTED:
+                _gather_errors(each, found)
+        return
+    for name, value in part.items():
+        if value:
             if type(value) in _NESTED:
                 _gather_errors(value, found)
-            elif name.lower().endswith("errorcode"):
+            elif name[-9:].lower() == "errorcode":
                 found.append(value)
 
 
@@ -163,12 +169,14 @@ def committed_places(body: Any) -> Iterator[tuple[str, str, int]]:
             yield str(body.get("groupId")), topic_of(topic), partition["partitionIndex"]
 
 
-def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
-    for topic in body.get("topicData") or ():
-        for partition in topic.get("partitionData") or ():
-            for batch in partition.get("batches") or ():
-                if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
-                    yield topic_of(topic), partition["index"], batch
+def _batches(body: Any) -> list[tuple[str, int, Any]]:
+    return [
+        (topic_of(topic), partition["index"], batch)
+        for topic in body.get("topicData") or ()
+        for partition in topic.get("partitionData") or ()
+        for batch in partition.get("batches") or ()
+        if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER
+    ]
 
 
 def sequence_after(sequence: int, count: int) -> int:

@@ -1,6 +1,7 @@
 """Clients: requests, refusals that no other machine reports, and sessions opened in a minute."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec import field
 
@@ -9,7 +10,7 @@ from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import OF_SEQUENCES, TOO_FEW
 from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
@@ -172,15 +173,19 @@ def severity_of(code: int) -> Severity:
     return Severity.INFO if code in RECOVERED else Severity.WARNING
 
 
-def _clients_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
-    codes = list(dict.fromkeys(bodies.errors(exchange.response)))
+def _clients_in(
+    exchange: RecordedExchange, known: KnownFacts, takes_all: bool = True
+) -> list[tuple[EntityKey, RecordedExchange]]:
+    codes = bodies.errors(exchange.response)
     opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
     throttle = exchange.response.get("throttleTimeMs") or 0
-    response = {"codes": codes, "throttle": throttle}
+    if not (takes_all or codes or opened or throttle or exchange.is_deprecated):
+        return []
+    response = {"codes": list(dict.fromkeys(codes)), "throttle": throttle}
     part = RecordedExchange(
         exchange.line, {"opened": opened}, response, is_deprecated=exchange.is_deprecated
     )
-    yield EntityKey("client", exchange.line.name), part
+    return [(EntityKey("client", exchange.line.name), part)]
 
 
 CLIENTS = EntityKind(
@@ -189,3 +194,5 @@ CLIENTS = EntityKind(
     _clients_in,
     lambda key: ObservedClient(name=key.id),
 )
+NOTABLE = CLIENTS._replace(parts_of=partial(_clients_in, takes_all=False))
+"""Without the exchanges that are only counted, which cannot change a finding."""

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -201,7 +202,8 @@ class KnownFacts(msgspec.Struct):
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
-        return self.named(str(part.get("topic") or bodies.topic_of(part)))
+        name = str(part.get("topic") or part.get("name") or part.get("topicId") or "")
+        return self.topics.get(name, name)
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""
@@ -232,7 +234,8 @@ class KnownFacts(msgspec.Struct):
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         if line.end % 1000 > 1:  # it is rounded up to the next ms
             self.is_precise = True
-        self.topics |= bodies.topic_names_in(line.api, exchange.response)
+        if line.api not in bodies.NAMELESS:
+            self.topics |= bodies.topic_names_in(line.api, exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})
             places |= dict.fromkeys(bodies.committed_places(exchange.request))
@@ -354,8 +357,13 @@ def known_of(exchanges: Iterable[RecordedExchange], known: KnownFacts) -> KnownF
     return known
 
 
+@lru_cache(maxsize=10_000)
+def _is_own_id(client: str) -> bool:
+    return OWN_IDS.fullmatch(client) is not None
+
+
 def _is_own(api: str, client: str, request: Any) -> bool:
     """Return whether a broker or a controller sent a request."""
-    if api in OWN_APIS or OWN_IDS.fullmatch(client):
+    if api in OWN_APIS or _is_own_id(client):
         return True
     return api == "FETCH" and bodies.follower_of(request) >= 0

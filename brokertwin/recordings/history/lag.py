@@ -9,7 +9,7 @@ Offsets of a transaction are committed when it ends. A HW that goes back, with a
 anew: lags before and after it are not compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -117,18 +117,24 @@ class PartitionLag(ObservedEntity, kw_only=True):
     has_gone_back: bool = False
     stable: StableOffset = field(default_factory=StableOffset)
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
+        if "highWatermark" in exchange.response:
+            found = self._reported(exchange.line, exchange.response["highWatermark"])
+            found += self.stable.fetched(exchange, self._at)
+            return found
         if exchange.line.api == "PRODUCE":
             self.stable.written(exchange)
-            return
+            return ()
         if "producerIds" in exchange.request:
-            yield from self.stable.marked(exchange, known)
-            return
+            return self.stable.marked(exchange, known)
+        return self._take_commits(exchange, known)
+
+    def _take_commits(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         if exchange.line.api in ENDING_APIS:
             for name, group in self.groups.items():
                 done = group.offsets.end_transaction(exchange, known)
                 yield from self._committed(name, group, exchange.line, done)
-        elif exchange.line.api in COMMIT_APIS:
+        else:
             name = str(exchange.request.get("groupId"))
             group = self.groups.pop(name, GroupLag(ObservedOffsets(name)))
             self.groups[name] = group
@@ -136,26 +142,27 @@ class PartitionLag(ObservedEntity, kw_only=True):
                 del self.groups[next(iter(self.groups))]
             done = group.offsets.take(exchange, known)
             yield from self._committed(name, group, exchange.line, done)
-        else:
-            yield from self._reported(exchange.line, exchange.response["highWatermark"])
-            yield from self.stable.fetched(exchange, self._at)
 
-    def _reported(self, line: RecordedRequest, value: int) -> Iterator[Finding]:
+    def _reported(self, line: RecordedRequest, value: int) -> list[Finding]:
         """Take a high watermark; two responses at once have no order."""
         former = self.watermarks[-1] if self.watermarks else None
         if former is not None and value < former.value:
             if line.time <= self.newest_sent:
-                return
+                return []
             self.watermarks, self.has_gone_back = [], True
             for group in self.groups.values():
                 group.waiting, group.lowest = [], None
         if not self.watermarks:
             self.begun = line.time
         if not self.watermarks or value > self.watermarks[-1].value:
-            self.watermarks = [*self.watermarks, KnownWatermark(value, line.end)][-WATERMARKS_MAX:]
+            self.watermarks.append(KnownWatermark(value, line.end))
+            del self.watermarks[:-WATERMARKS_MAX]
         self.newest_sent = line.end
+        found: list[Finding] = []
         for name, group in self.groups.items():
-            yield from self._bounded(name, group, line.time, value)
+            if group.waiting:
+                found += self._bounded(name, group, line.time, value)
+        return found
 
     def _committed(
         self,

@@ -121,9 +121,10 @@ def coordinator_of(marker: RecordedRequest) -> int | None:
 
 def is_taken(exchange: RecordedExchange, holder: Holder) -> bool:
     """Return whether a broker accepted a request for a transaction of a producer."""
-    checked = {
-        each.get("transactionalId")
-        for each in exchange.request.get("transactions") or ()
-        if each.get("verifyOnly")
-    }
-    return not bodies.errors(exchange.response) and holder.name not in checked
+    if bodies.errors(exchange.response):
+        return False
+    transactions = exchange.request.get("transactions") or ()
+    return not any(
+        each.get("verifyOnly") and each.get("transactionalId") == holder.name
+        for each in transactions
+    )

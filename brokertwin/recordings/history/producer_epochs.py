@@ -176,13 +176,11 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         return not holder.name and holder.producer_id == self.id
 
     def _use(self, holder: Holder, line: RecordedRequest) -> None:
-        new = ProducerUse(holder.producer_id, holder.epoch, line)
-        if not any(
-            (each.producer_id, each.epoch, each.line.process)
-            == (new.producer_id, new.epoch, line.process)
-            for each in self.uses
-        ):
-            self.uses.append(new)
+        process = line.process
+        for each in reversed(self.uses):
+            if (each.producer_id, each.epoch, each.line.process) == (*holder[:2], process):
+                return
+        self.uses.append(ProducerUse(holder.producer_id, holder.epoch, line))
 
     def _note(self, exchange: RecordedExchange, holder: Holder) -> None:
         """Note whether a request began or ended a transaction, or requested its abort."""
@@ -213,7 +211,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         while len(self.written) > LINES_MAX:
             del self.written[next(iter(self.written))]
         for ends in self.written.values():
-            del ends[:-IDS_MAX]
+            if len(ends) > IDS_MAX:
+                del ends[:-IDS_MAX]
         for requests in self.requests.values():
             requests.bound(LINES_MAX)
 
@@ -230,9 +229,10 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         written = bisect_right(of_connection, line.time)
         last = of_connection[written - 1] if written else -1
         own: list[GivenEpoch] = []  # those since the last one before that Produce, newest first
+        client, host = line.process
         for number in range(count - 1, -1, -1):
             each = self.given[number]
-            if each.line.process == line.process:
+            if each.line.client == client and each.line.host == host:
                 own.append(each)
                 if each.line.end <= last:
                     break

@@ -71,8 +71,8 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         if line.api == MARKERS:
             yield from self._aborted(line)
         else:
-            holders = self.holders_of(exchange, known)
-            if line.is_own and len(holders) == 1 and bodies.errors(exchange.response):
+            holders = self.holders_of(exchange, known) if bodies.errors(exchange.response) else []
+            if line.is_own and len(holders) == 1:
                 yield self._sent_for_client(holders[0], line)
             for holder in holders:
                 yield from self._refused(exchange, holder)
@@ -296,9 +296,10 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         the epoch of a batch tells.
         """
         line, end = exchange.line, ended.line
-        epochs = {each.epoch for each in bodies.holders(line.api, exchange.request)} - {-1}
-        if end.api == "END_TXN" and end.version >= BUMPING_VERSION and len(epochs) == 1:
-            return max(epochs) <= ended.epoch
+        if end.api == "END_TXN" and end.version >= BUMPING_VERSION:
+            epochs = {each.epoch for each in bodies.holders(line.api, exchange.request)} - {-1}
+            if len(epochs) == 1:
+                return max(epochs) <= ended.epoch
         return line.time < (end.end if line.broker == end.broker else end.time)
 
     def _take_in(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
@@ -332,9 +333,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         former, ended_now = self.ended, EndedTransaction(line, epoch)
         self.ended = ended_now
         for each in self.pending:
-            is_of_former = former is not None and self._is_before(each, former)
-            is_own = each.line.api in TAKING and self._is_before(each, ended_now)
-            if is_own and not is_of_former:
+            if each.line.api not in TAKING or not self._is_before(each, ended_now):
+                continue
+            if former is None or not self._is_before(each, former):
                 yield from self._take_in(each, known)
         ended, self.transaction = self.transaction, None
         if ended is not None and line.api == "END_TXN" and line.version >= BUMPING_VERSION:

@@ -15,7 +15,7 @@ Source: `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -224,17 +224,28 @@ RESPONDED = {
 METADATA_APIS = ("METADATA", "DESCRIBE_TOPIC_PARTITIONS")
 
 
-def _requested(
-    exchange: RecordedExchange, known: KnownFacts
-) -> Iterator[tuple[Place, dict[str, Any]]]:
-    yield from _parts(exchange.request, REQUESTED.get(exchange.line.api), known)
+def _parts(
+    body: dict[str, Any], names: tuple[str, str, str] | None, known: KnownFacts
+) -> dict[Place, dict[str, Any]]:
+    """The parts of a body, by partition; the first one of each."""
+    found: dict[Place, dict[str, Any]] = {}
+    if names is None:
+        return found
+    topics, partitions, number = names
+    for topic in body.get(topics) or ():
+        topic_id = topic.get("topicId", ZERO_UUID)
+        if topic_id != METADATA_TOPIC_ID:  # it is not a partition of a broker
+            name = known.topic(topic)
+            for part in topic[partitions]:
+                place = name, part[number]
+                if place not in found:
+                    found[place] = {**part, "topicId": topic_id}
+    return found
 
 
-def _responded(
-    exchange: RecordedExchange, known: KnownFacts
-) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The parts of a response, by partition, without metadata that has no topic ids."""
-    names, body = RESPONDED.get(exchange.line.api), exchange.response
+def _responded(exchange: RecordedExchange, known: KnownFacts) -> dict[Place, dict[str, Any]]:
+    """The parts of a response, without metadata that has no topic ids."""
+    body = exchange.response
     if exchange.line.api in METADATA_APIS:
         topics = [
             topic
@@ -242,20 +253,7 @@ def _responded(
             if not topic.get("errorCode") and topic.get("topicId", ZERO_UUID) != ZERO_UUID
         ]
         body = {"topics": topics}
-    yield from _parts(body, names, known)
-
-
-def _parts(
-    body: dict[str, Any], names: tuple[str, str, str] | None, known: KnownFacts
-) -> Iterator[tuple[Place, dict[str, Any]]]:
-    if names is None:
-        return
-    topics, partitions, number = names
-    for topic in body.get(topics) or ():
-        if topic.get("topicId") != METADATA_TOPIC_ID:  # it is not a partition of a broker
-            name, of = known.topic(topic), {"topicId": topic.get("topicId", ZERO_UUID)}
-            for part in topic[partitions]:
-                yield (name, part[number]), part | of
+    return _parts(body, RESPONDED.get(exchange.line.api), known)
 
 
 def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
@@ -264,13 +262,8 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     try:
         if api in REQUESTS:
             msgspec.convert(exchange.request, REQUESTS[api])
-        requested, responded = dict[Place, Any](), dict[Place, Any]()
-        for found, parts in (
-            (requested, _requested(exchange, known)),
-            (responded, _responded(exchange, known)),
-        ):
-            for place, part in parts:
-                found.setdefault(place, part)
+        requested = _parts(exchange.request, REQUESTED.get(api), known)
+        responded = _responded(exchange, known)
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError):
         nothing = msgspec.structs.replace(exchange, request={}, response={})
         return [(EntityKey("replication", f"? {api}"), nothing)]
@@ -282,8 +275,8 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     parts_of = []
     for place in requested if requested.keys() >= responded.keys() else requested | responded:
         request = requested.get(place, {})
-        if request or api == "FETCH":
-            request = request | more
+        if more and (request or api == "FETCH"):
+            request |= more
         own = RecordedExchange(
             exchange.line,
             request,
@@ -309,3 +302,55 @@ def _partition_of(key: EntityKey) -> ReplicatedPartition:
 
 
 REPLICATION = EntityKind("replication", frozenset(RESPONDED), _partitions_in, _partition_of)
+
+
+class LeadingParts:
+    """The parts of exchanges that may change the leader or the in-sync set of a partition.
+
+    No high watermark is judged without a log of a controller. Then a Produce without an error shows
+    nothing, and a Fetch shows that its broker leads in an epoch, which is news once.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[Place, tuple[int, float]] = {}
+
+    @staticmethod
+    def are_enough(known: KnownFacts, apis: Collection[str]) -> bool:
+        """Return whether they show all, given the facts and the APIs of the whole recording."""
+        is_judged = known.presences or 1 in known.min_isr.values() or "ALTER_PARTITION" in apis
+        is_remade = len({*known.topics.values()}) < len(known.topics)
+        return not is_judged and not is_remade
+
+    def __call__(self, exchange: RecordedExchange, known: KnownFacts) -> Parts:
+        try:
+            news = self._news(exchange)
+        except (AttributeError, KeyError, TypeError):
+            return _partitions_in(exchange, known)
+        if news is not None and not news:
+            return ()
+        parts = list(_partitions_in(exchange, known))
+        is_read = parts and not parts[0][0].id.startswith("?")
+        if news and is_read and exchange.taken >= known.recorded_since:
+            self._shown |= news
+        return parts
+
+    def _news(self, exchange: RecordedExchange) -> dict[Place, tuple[int, float]] | None:
+        """New leader epochs, and when the response was made; None if the response may show more."""
+        names = RESPONDED[exchange.line.api]
+        if exchange.line.api not in ("FETCH", "PRODUCE"):
+            return None
+        for topic in exchange.response.get(names[0]) or ():
+            for part in topic[names[1]]:
+                if part.get("errorCode") or "currentLeader" in part or "divergingEpoch" in part:
+                    return None
+        news = {}
+        for topic in exchange.request.get("topics") or () if exchange.line.api == "FETCH" else ():
+            name = topic.get("topic") or topic.get("topicId")
+            for part in topic["partitions"]:
+                place, epoch = (name, part["partition"]), part.get("currentLeaderEpoch", UNKNOWN)
+                shown, until = self._shown.get(place, (UNKNOWN, 0.0))
+                if epoch > shown:
+                    news[place] = epoch, exchange.made
+                elif epoch != UNKNOWN and exchange.taken <= until:
+                    news[place] = shown, until
+        return news

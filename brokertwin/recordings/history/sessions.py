@@ -184,9 +184,10 @@ def opened_by(exchange: RecordedExchange) -> int:
 
 def is_denied(exchange: RecordedExchange) -> bool:
     """Return whether a Fetch wanted a new session and the broker had no room for it."""
+    if session_of(exchange.request)[1] != INITIAL_EPOCH:
+        return False
     is_held_back = exchange.response.get("throttleTimeMs") or exchange.code
-    wants = session_of(exchange.request)[1] == INITIAL_EPOCH
-    return wants and not is_held_back and exchange.response.get("sessionId") == NONE
+    return not is_held_back and exchange.response.get("sessionId") == NONE
 
 
 def size_of(body: Any) -> int:

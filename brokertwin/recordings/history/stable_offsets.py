@@ -7,7 +7,7 @@ known if its first Produce is recorded: the base offset of that is the LSO.
 Source: UnifiedLog.fetchLastStableOffsetMetadata, ProducerStateManager.firstUnstableOffset; KIP-98.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import field
@@ -70,25 +70,26 @@ class StableOffset(msgspec.Struct):
             return None
         return next((each for each in self.open.values() if each.first == self.stable), None)
 
-    def fetched(self, exchange: RecordedExchange, at: PartitionId) -> Iterator[LsoHeldBack]:
+    def fetched(self, exchange: RecordedExchange, at: PartitionId) -> Iterable[LsoHeldBack]:
         """Take the LSO and the HW of a response to Fetch."""
         line, response = exchange.line, exchange.response
         stable, watermark = response.get("lastStable", -1), response["highWatermark"]
         if stable < 0 or stable < self.stable or watermark < self.high_watermark:
-            return  # an older response, or a follower's, which has no LSO
+            return ()  # an older response, or a follower's, which has no LSO
         is_same = stable == self.stable
         self.stable, self.high_watermark = stable, watermark
         if stable >= watermark:
             self.since, self.readers, self.reported = None, [], None
-            return
+            return ()
         if self.since is None or not is_same:
             self.since, self.readers, self.reported = line, [], None
         if exchange.request.get("readsCommitted") and line.name not in self.readers:
             self.readers = [*self.readers, line.name][-READERS_MAX:]
         found = self._found(line, at)
-        if found.held_ms >= HELD_MS:
-            self.reported = found
-            yield found
+        if found.held_ms < HELD_MS:
+            return ()
+        self.reported = found
+        return (found,)
 
     def _found(self, line: RecordedRequest, at: PartitionId) -> LsoHeldBack:
         holder = self.holder

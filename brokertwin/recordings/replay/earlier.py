@@ -38,10 +38,7 @@ class Earlier(msgspec.Struct, frozen=True):
 
 
 def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = "") -> list[Earlier]:
-    """Return the requests before the first exchange, in order.
-
-    `part` is a prefix of their ids.
-    """
+    """Return the requests before the first exchange, in order. `part` is a prefix of their ids."""
     if not exchanges:
         return []
     topic_ids = TopicIds(exchanges)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.batch_headers import Headers
-from brokertwin.protocol.kafka_apis import FETCH, Decider, Trait, api_of_key
+from brokertwin.protocol.kafka_apis import FETCH, PRODUCE, Decider, Trait, api_of_key
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
@@ -29,10 +29,11 @@ from brokertwin.recordings.formats.documents import (
     Document,
     api_name,
     clusters_own,
+    compact,
     controllers_listeners,
 )
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
-from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
+from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read
 from brokertwin.state.core.events import Kind, RequestHeader
 
@@ -150,32 +151,6 @@ class Recording(NamedTuple):
         return self._replace(exchanges=exchanges, ends=ends)
 
 
-class _Line(msgspec.Struct, rename="camel"):
-    """A document; stages of its exchange are in ms, as in Kafka's request log."""
-
-    time: int
-    request_header: RequestHeader
-    request: msgspec.Raw
-    response: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    response_time: float = 0.0
-    connection: str = ""
-    principal: str = "User:ANONYMOUS"
-    broker: int = THE_BROKER
-    host: str = ""
-    listener: str = ""
-    is_forwarded: bool = False
-    is_text: bool = False
-    request_api_version_deprecated: bool = False
-    request_queue_time_ms: float = 0.0
-    local_time_ms: float = 0.0
-    remote_time_ms: float = 0.0
-    response_queue_time_ms: float = 0.0
-    send_time_ms: float = 0.0
-
-
-_decoder = msgspec.json.Decoder(_Line)
-
-
 def read(
     paths: Sequence[Path], reading: FileReading = DEFAULT_READING, batches: Headers | None = None
 ) -> Recording:
@@ -276,8 +251,15 @@ def of_documents(
     return Recording(requests, broken, left_out, ends, own=of_cluster)
 
 
-def of_document(document: Document, completion: Completion) -> tuple[Exchange, str, bool]:
+def of_document(document: Document, completion: Completion | None) -> tuple[Exchange, str, bool]:
     """Convert a document of a request.
+
+    A log's line has the time when the response was sent; the stages show how long before that a
+    thread took the request, and the response was made.
+
+    Args:
+        document: the document.
+        completion: completes Produce requests.
 
     Returns:
         the exchange, its listener, and whether a broker forwarded it to the controller.
@@ -285,8 +267,42 @@ def of_document(document: Document, completion: Completion) -> tuple[Exchange, s
     Raises:
         msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is damaged.
     """
-    line = _decoder.decode(completed(document, completion))
-    return _exchange(line, document), line.listener, line.is_forwarded
+    details, header, time = document.details, document.header, document.time
+    if completion is not None and header.request_api_key == PRODUCE.key:
+        document.request = completion.complete(document.request, document.response, time)
+    request, response = document.request, bytes(document.response)
+    if not document.is_compact:
+        request = msgspec.Raw(compact(bytes(request)))
+    duration = details.response_time
+    sent = time + math.ceil(duration)
+    taken = sent - duration + details.request_queue_time_ms
+    broker = THE_BROKER if document.broker is None else document.broker
+    connection = document.connection
+    exchange = Exchange(
+        document.place,
+        time,
+        # `time` is in whole ms, the response's time is not: use the next ms
+        time + int(duration) + 1,
+        broker,
+        header,
+        request,
+        msgspec.json.decode(response) if response else None,
+        bool(response),
+        f"{broker}/{connection}" if document.is_from_log else connection,
+        details.principal,
+        details.host,
+        is_text=details.is_text,
+        latency_ms=duration,
+        taken=taken,
+        made=max(taken, sent - details.response_queue_time_ms - details.send_time_ms),
+        has_waited=details.remote_time_ms > 0,
+        busy_ms=details.request_queue_time_ms
+        + (details.local_time_ms if header.request_api_key == FETCH.key else 0)
+        + details.response_queue_time_ms
+        + details.send_time_ms,
+        is_deprecated=details.request_api_version_deprecated,
+    )
+    return exchange, details.listener, details.is_forwarded
 
 
 def _end(document: Document) -> Exchange:
@@ -352,43 +368,3 @@ def _arrived(exchange: Exchange, time: int | None) -> Exchange:
     if time is None or exchange.time == time:
         return exchange
     return msgspec.structs.replace(exchange, time=time, end=max(exchange.end, time))
-
-
-def _exchange(line: _Line, document: Document) -> Exchange:
-    """Convert a document.
-
-    A log's line has the time when the response was sent; the stages show how long before that a
-    thread took the request, and the response was made.
-
-    Raises:
-        msgspec.ValidationError: the response is invalid.
-    """
-    sent = line.time + math.ceil(line.response_time)
-    taken = sent - line.response_time + line.request_queue_time_ms
-    response = None
-    if not isinstance(line.response, msgspec.UnsetType):
-        response = msgspec.json.decode(line.response)
-    return Exchange(
-        id=document.place,
-        time=line.time,
-        # `time` is in whole ms, the response's time is not: use the next ms
-        end=line.time + int(line.response_time) + 1,
-        broker=line.broker,
-        header=line.request_header,
-        request=line.request,
-        response=response,
-        is_recorded=line.response is not msgspec.UNSET,
-        connection=f"{line.broker}/{line.connection}" if document.is_from_log else line.connection,
-        principal=line.principal,
-        host=line.host,
-        is_text=line.is_text,
-        latency_ms=line.response_time,
-        taken=taken,
-        made=max(taken, sent - line.response_queue_time_ms - line.send_time_ms),
-        has_waited=line.remote_time_ms > 0,
-        busy_ms=line.request_queue_time_ms
-        + (line.local_time_ms if line.request_header.request_api_key == FETCH.key else 0)
-        + line.response_queue_time_ms
-        + line.send_time_ms,
-        is_deprecated=line.request_api_version_deprecated,
-    )

@@ -46,9 +46,9 @@ def scene_of(story: Story) -> dict[str, Any]:
     for (topic, partition), names in story.committed.items():
         if names and not has_deleted:
             read = requests.fetch(topic, partition, 0, is_committed=True)
-            said = f"A reader with read_committed gets {', '.join(names)}."
+            said = f"A reader with read_committed gets {', '.join(names)}"
             steps.append(_step(read, "reader", said, {}))
-    steps[-1] |= {"rule": f"Violated: {story.violation}", "source": model.about}
+    steps[-1]["say"] += f". Violated: {story.violation}"
     return {
         "title": model.name,
         "document": "a counterexample of explore",

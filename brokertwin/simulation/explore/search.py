@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.simulation.explore.api import Between, Model
+from brokertwin.simulation.explore.machine import EFFECTS_MAX, CellState, Recent
 from brokertwin.simulation.explore.visited import (
     FRONTIER_MAX,
     MEMORY_MAX,
@@ -146,7 +147,7 @@ class Expander:
         self.explorer = Explorer(model, is_split=options.is_split)
         is_apart = model.cluster.between == frozenset(Between)
         self._has_sleep = options.has_sleep and is_apart
-        self._collects = options.collects
+        self.collects = options.collects
         self._world: World | None = None
         self._done = 0
 
@@ -168,7 +169,7 @@ class Expander:
                 tried.append(step)
             is_known = fingerprint in known
             violation = "" if is_known else explorer.violation(after) or ""
-            cell = explorer.cell_fingerprint(after) if self._collects else 0
+            cell = explorer.cell_fingerprint(after) if self.collects else 0
             yield Child(
                 node.number,
                 step,
@@ -214,11 +215,13 @@ def _start_worker(model: Model, options: Options) -> None:
 def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
     """Expand states in a worker process; return their children and the CPU time."""
     before = time.process_time()
-    found = []
+    found: list[Child] = []
     for node in pickle.loads(chunk):
-        for child in _worker.children(node, _returned):
-            _returned.add(child.fingerprint)
-            found.append(child)
+        found.extend(
+            child
+            for child in _worker.children(node, _returned)
+            if _returned.add(child.fingerprint) or child.world is not None or _worker.collects
+        )
     data = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
     return data, _worker.counts(), time.process_time() - before
 
@@ -249,6 +252,7 @@ class Search:
         self._here = Frontier(options.frontier_max)
         self._next = Frontier(options.frontier_max)
         self._bad = NO_PARENT
+        self._cells: Recent[int, CellState] = Recent(EFFECTS_MAX)
         self._pools: list[ProcessPoolExecutor] = []
 
     def run(self) -> Result:
@@ -398,7 +402,16 @@ class Search:
         if child.asleep:
             self._asleep[fingerprint] = child.asleep
         assert child.world is not None
-        self._next.append(Node(index, fingerprint, child.world, child.asleep))
+        self._next.append(Node(index, fingerprint, self._shared(child.world), child.asleep))
+
+    def _shared(self, world: World) -> World:
+        """Return a state with the cell of others, which a worker has copied."""
+        number = world.cell.numbers[0]
+        cell = self._cells.get(number)
+        if cell is None:
+            self._cells.put(number, world.cell)
+            return world
+        return World(cell, *world[1:])
 
     def _wake(self, child: Child) -> None:
         """Expand a known state again for steps that were asleep and are not on this way to it."""

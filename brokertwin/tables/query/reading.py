@@ -275,7 +275,13 @@ def stored(
         UserError: there is no state at that moment.
     """
     if kept.is_kept(directory):
-        return _of_kept(directory, as_of)
+        if as_of is not None:
+            raise UserError(
+                f"{directory} has the state of only one moment.",
+                "Create another with: brokertwin replay FILE --at … --keep DIR",
+            )
+        found = kept.read(directory)
+        return StoredState({found.cluster: found.columns}, found.origin, found.without_ends)
     if facts.read(directory) is None and is_snapshots(directory):
         return _of_snapshot(directory, moment_of(as_of, time_zone))
     return None
@@ -342,16 +348,6 @@ def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None
 
 def is_snapshots(directory: Path) -> bool:
     return (directory / "snapshot.json").is_file() or any(directory.glob("*/snapshot.json"))
-
-
-def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState:
-    if as_of is not None:
-        raise UserError(
-            f"{directory} has the state of only one moment.",
-            "Create another with: brokertwin replay FILE --at … --keep DIR",
-        )
-    found = kept.read(directory)
-    return StoredState({found.cluster: found.columns}, found.origin, found.without_ends)
 
 
 def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:

@@ -49,7 +49,12 @@ class _Cleaning:
 
     def run(self) -> None:
         """Delete everything with the prefix."""
-        groups = self._groups()
+        listed = self._call("ListGroups", 5, {}).get("groups", ())
+        groups = [
+            (each["groupId"], each.get("groupType", "classic").lower())
+            for each in listed
+            if each["groupId"].startswith(self._prefix)
+        ]
         for group, kind in groups:
             self._empty(group, kind)
         for chunk in _chunks([group for group, _ in groups]):
@@ -65,14 +70,6 @@ class _Cleaning:
         if version is None:
             return {}
         return self._connection.call(api, version, body, is_strict=False)
-
-    def _groups(self) -> list[tuple[str, str]]:
-        listed = self._call("ListGroups", 5, {}).get("groups", ())
-        return [
-            (each["groupId"], each.get("groupType", "classic").lower())
-            for each in listed
-            if each["groupId"].startswith(self._prefix)
-        ]
 
     def _empty(self, group: str, kind: str) -> None:
         if kind not in KINDS:

@@ -31,10 +31,7 @@ SECRET, OF_KEY = "store secret", "key secret"
 
 
 def served_by(context: ssl.SSLContext) -> bytes:
-    """Return the certificate a server context presents, in DER.
-
-    The handshake runs in memory.
-    """
+    """Return the certificate a server context presents, in DER. The handshake runs in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE

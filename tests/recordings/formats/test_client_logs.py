@@ -1,5 +1,7 @@
 """Debug logs of clients as recordings of a client."""
 
+import csv
+import io
 import json
 import lzma
 import re
@@ -56,13 +58,21 @@ KAFKAJS = "\n".join(
         _kafkajs("204", "Response", error=NO_MEMBER, payload={"type": "Buffer"}),
     )
 )
+KAFKA_PYTHON = """\
+2019-06-22 14:50:18,001 DEBUG <BrokerConnection node_id=1 host=b:9303> Request 19: \
+HeartbeatRequest_v1(group='parcels', generation_id=3, member_id='m1')
+2019-06-22 14:50:18,003 DEBUG <BrokerConnection node_id=1 host=b:9303> Response 19 (101.5 ms): \
+HeartbeatResponse_v1(throttle_time_ms=0, error_code=25)
+"""
 LOGS = {"librdkafka": RDKAFKA, "Java client": JAVA, "KafkaJS": KAFKAJS}
 
 
-def _story(tmp_path: Path, text: str) -> tuple[list[TimelineEntry], list[str]]:
+def _story(
+    tmp_path: Path, text: str, name: str = "reader-a"
+) -> tuple[list[TimelineEntry], list[str]]:
     file = tmp_path / "client.log"
     file.write_text(text)
-    client = _clients(Where(files=[file]), "reader-a")
+    client = _clients(Where(files=[file]), name)
     return client.story(), client.ending()
 
 
@@ -95,6 +105,12 @@ def test_java_client_logs_have_bodies(tmp_path: Path) -> None:
     assert [each.api for each in group.story()] == ["JOIN_GROUP"]
 
 
+def test_latencies_of_logs_with_whole_seconds_are_unknown(tmp_path: Path) -> None:
+    (join,), ending = _story(tmp_path, re.sub(r"(:\d\d),\d{3}\]", r"\1]", JAVA))
+    assert join.said == "reason: it's, (new); response of broker 1"
+    assert ending[-1] == "JOIN_GROUP: 1 request"
+
+
 def test_kafkajs_errors_are_identified_by_text(tmp_path: Path) -> None:
     (join,), ending = _story(tmp_path, KAFKAJS)
     assert join.said == f"response of a broker after 3 ms; {NO_MEMBER}"
@@ -112,6 +128,36 @@ def test_it_is_read_in_the_json_of_a_container_runtime(tmp_path: Path, kind: str
     story, _ = _story(tmp_path, wrapped)
     assert [each.said for each in story] == [each.said for each in plain]
     assert [each.time for each in story] == [each.time for each in plain]
+
+
+@pytest.mark.parametrize("kind", [*LOGS, "franz-go, zap", "kafka-python"])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_it_is_read_in_a_table(tmp_path: Path, kind: str, delimiter: str) -> None:
+    text = LOGS.get(kind) or KAFKA_PYTHON
+    if kind in WRAPPERS:
+        text = "\n".join(WRAPPERS[kind])
+    written = io.StringIO()
+    rows = csv.writer(written, delimiter=delimiter)
+    rows.writerow(["@timestamp", "@message"])
+    rows.writerows(("2026-11-27T02:32:27.1Z", line) for line in text.splitlines())
+    client = "reader-a" if kind in LOGS else "unnamed"
+    plain, file = tmp_path / "plain.log", tmp_path / "table.csv"
+    plain.write_text(text)
+    file.write_text(written.getvalue())
+    stories = [_clients(Where(files=[each]), client).story() for each in (plain, file)]
+    said, of_table = ([(each.said, each.time, each.refused) for each in s] for s in stories)
+    assert of_table == said
+
+
+def test_json_is_read_behind_a_time_and_a_tab(tmp_path: Path) -> None:
+    line = json.dumps(
+        {
+            "message": 'a#consumer-1 [thrd:main]: Group "g" heartbeat error response in'
+            " state up: Broker: Unknown member"
+        }
+    )
+    (beat,), _ = _story(tmp_path, f"1795165925412\t{line}\n", "a")
+    assert [each.code for each in beat.refused] == [25]
 
 
 @pytest.mark.parametrize("kind", LOGS)
@@ -201,6 +247,7 @@ def test_clients_with_bodies_have_the_stories_of_groups_and_producers(tmp_path: 
 SENT = "[thrd:main]: b:1/1: Sent HeartbeatRequest (v3, 92 bytes @ 0, CorrId 14)"
 GOT = "[thrd:main]: b:1/1: Received HeartbeatResponse (v3, 6 bytes, CorrId 14, rtt 2.25ms)"
 FAILED = "[thrd:main]: b:1/1: HeartbeatRequest failed: Broker: Unknown member: actions Permanent"
+GROUP_FAILED = '[thrd:main]: Group "g" heartbeat error response in state up: Broker: Unknown member'
 BEAT = "Response Heartbeat(key: 12, version: 3)"
 FIELDS = {
     "logger": "kafkajs",
@@ -234,6 +281,12 @@ WRAPPERS = {
     "winston, simple": [f"{AT} debug: {BEAT} {json.dumps({'extra': FIELDS})}"],
     "winston, JSON": [
         json.dumps({"level": "debug", "message": BEAT, "extra": FIELDS, "timestamp": AT})
+    ],
+    "logfmt": [
+        f"ts={AT} client=a#consumer-1 msg={json.dumps(each)}" for each in (SENT, GOT, GROUP_FAILED)
+    ],
+    ".NET, with scopes": [
+        f"{AT} dbug: Kafka[0]\n      a#consumer-1 {each}" for each in (SENT, GOT, FAILED)
     ],
     "librdkafka-dotnet": [
         f"{AT} [Debug] From(a#consumer-1) {each}" for each in (SENT, GOT, FAILED)
@@ -273,6 +326,14 @@ def test_the_lines_of_other_loggers_are_read(tmp_path: Path, kind: str) -> None:
     assert beat.api == "HEARTBEAT"
     assert [each.code for each in beat.refused] == [25]
     assert beat.time == 1795165925412
+
+
+def test_java_util_logging_writes_the_time_before_the_message(tmp_path: Path) -> None:
+    said = "[Consumer clientId=reader-a] Attempt to heartbeat failed since group is rebalancing"
+    head = "Nov 20, 2026 9:12:05 AM org.apache.kafka.clients.ConsumerCoordinator handle"
+    (beat,), _ = _story(tmp_path, f"{head}\nINFO: {said}\n")
+    assert [each.code for each in beat.refused] == [27]
+    assert beat.time == 1795165925000
 
 
 def test_a_log_without_dates_is_refused_with_what_is_missing(tmp_path: Path) -> None:
@@ -323,6 +384,31 @@ ALONE = {
     " member epoch is fenced by the group coordinator: will rejoin the group",
     "FETCH 1": f"{RESET}due to requested offset not available: Broker: Offset out of range",
 }
+
+
+APART = [("", "a#consumer-1", "a#consumer-2"), ("", "a#producer-1", "b#producer-2")]
+APART += [(pod, "a#consumer-1", "a#consumer-1") for pod in ("pod-{}  | ", "[pod/pod-{}/app] ")]
+
+
+@pytest.mark.parametrize("apart", APART, ids=str)
+def test_the_clients_of_a_log_are_kept_apart(tmp_path: Path, apart: tuple[str, ...]) -> None:
+    """Their correlation ids are the same."""
+    pod, *names = apart
+    first, second = (f"{pod.format(n + 1)}%7|1651858329.428|X|{names[n]}| " for n in range(2))
+    slow = GOT.replace("2.25", "3.5")
+    text = "".join(
+        f"{line}\n"
+        for line in (first + SENT, second + SENT, second + GOT, first + slow, first + FAILED)
+    )
+    entries = [
+        each
+        for name in dict.fromkeys(n[0] for n in names)
+        for each in _story(tmp_path, text, name)[0]
+    ]
+    of_first, of_second = sorted(entries, key=lambda each: int(each.id.rpartition(":")[2]))
+    assert [each.code for each in of_first.refused] == [25]
+    assert "after 3.5 ms" in of_first.said
+    assert of_second.refused == []
 
 
 def _logged(*lines: str) -> str:

@@ -1,4 +1,4 @@
-"""Refusals in words, as Java clients at INFO and Python clients log them."""
+"""Refusals in words, as Java clients at INFO, Python clients and kafka-go log them."""
 
 from pathlib import Path
 
@@ -85,6 +85,18 @@ due to group error (UnknownMemberIdError - 25 - Returned from group requests), w
 OFFSET_COMMIT 27 | kafka.coordinator.consumer - ERROR - OffsetCommit failed for group logreaders \
 due to group error ([Error 27] RebalanceInProgressError), will rejoin
 none | Heartbeat session expired, marking coordinator dead
+JOIN_GROUP 25 | Failed to join group g1: [25] Unknown Member ID: the member id is not in the current
+SYNC_GROUP 27 | Failed to sync group g1: [27] Rebalance In Progress: the coordinator has begun
+OFFSET_FETCH 16 | Failed to fetch offsets for group g1: [16] Not Coordinator For Group: the broker
+FIND_COORDINATOR 15 | Unable to establish connection to consumer group coordinator for group g1: \
+[15] Group Coordinator Not Available: the broker returns this error code for group coordinator
+METADATA 3 | Problem getting partitions during startup, [3] Unknown Topic Or Partition: the request
+PRODUCE 6 | error writing messages to orders (partition 0, attempt 2): [6] Not Leader For Partition
+FETCH 3 | the kafka reader got an unknown error reading partition 0 of orders at offset 5: [3] \
+Unknown Topic Or Partition
+FETCH 1 | the kafka reader is reading before the first offset for partition 0 of orders, skipping
+none | Failed to join group g1: EOF
+none | error writing messages to orders (partition 0, attempt 2): dial tcp: i/o timeout
 """
 """The refusal, and the message; C is the client's name in it, {G} a generation."""
 

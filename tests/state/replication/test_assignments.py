@@ -21,14 +21,11 @@ class Members:
     def __init__(self) -> None:
         self.brokers = Coordinators()
         self.coordinator = self.brokers.coordinator(GROUPS)
-        self.ids = [self._id() for _ in range(2)]
+        self.ids = [str(self.response(self._join(""))["memberId"]) for _ in range(2)]
         self.joins = [self._join(each) for each in self.ids]
         for _ in range(2):
             self.brokers.bench.tick(3000)
         assert [self.generation(each) for each in self.joins] == [1, 1]
-
-    def _id(self) -> str:
-        return str(self.response(self._join(""))["memberId"])
 
     def _join(self, member: str, metadata: str = "AAAA") -> str | None:
         body = {

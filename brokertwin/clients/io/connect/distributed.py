@@ -82,10 +82,7 @@ class DistributedWorker:
         self._herder = Herder(coordinator, self.log, is_exact=self._is_exact)
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
-        """Run until `is_over`; calls `look` repeatedly.
-
-        Raises TaskError, KafkaException.
-        """
+        """Run until `is_over`; calls `look` repeatedly. Raises TaskError, KafkaException."""
         create_topics(self._kafka, self._config)
         client, coordinator = self._client, self._herder.coordinator
         client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())

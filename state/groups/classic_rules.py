@@ -45,13 +45,11 @@ class ClassicKind(GroupKind[ClassicGroup]):
     name = "classic"
 
     def fire(self, broker: Broker, group_id: str, timer: str) -> Decision:
-        """Handle an expired timer of a group."""
         coordinator = ClassicGroupCoordinator(broker, group_id)
         assert not coordinator.is_new, f"timer of an unknown group: {group_id} {timer}"
         return coordinator.fire(timer)
 
     def expire(self, broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-        """Remove members as if their sessions had expired."""
         coordinator = ClassicGroupCoordinator(broker, group_id)
         for member_id in member_ids:
             coordinator.session_expired(member_id)
