@@ -105,6 +105,12 @@ def test_java_client_logs_have_bodies(tmp_path: Path) -> None:
     assert [each.api for each in group.story()] == ["JOIN_GROUP"]
 
 
+def test_latencies_of_logs_with_whole_seconds_are_unknown(tmp_path: Path) -> None:
+    (join,), ending = _story(tmp_path, re.sub(r"(:\d\d),\d{3}\]", r"\1]", JAVA))
+    assert join.said == "reason: it's, (new); response of broker 1"
+    assert ending[-1] == "JOIN_GROUP: 1 request"
+
+
 def test_kafkajs_errors_are_identified_by_text(tmp_path: Path) -> None:
     (join,), ending = _story(tmp_path, KAFKAJS)
     assert join.said == f"response of a broker after 3 ms; {NO_MEMBER}"
