@@ -449,11 +449,12 @@ def _label(kind: str, state: State) -> tuple[str, str]:
         words = f"leader {leader}" if leader is not None and leader >= 0 else "no leader"
         tone = "bad" if words == "no leader" else "calm"
         return f"{words}, in sync {state.get('in sync')}", tone
-    if state.get("log") == "ended":
-        return "no line after this", "gone"
-    at_controller = state.get("controller")
-    tone = "calm" if at_controller in (None, "active") else "bad"
-    return str(at_controller or "log recorded"), tone
+    at_controller, ended = state.get("controller"), "its log has ended"
+    has_ended = state.get("log") == "ended"
+    if at_controller is None:
+        return (ended, "gone") if has_ended else ("log recorded", "calm")
+    tone = "calm" if at_controller == "active" else "bad"
+    return f"{at_controller}, {ended}" if has_ended else str(at_controller), tone
 
 
 DENSITY = 600

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from brokertwin.patterns import later
-from brokertwin.recordings.formats.request_log import BEFORE_28
+from brokertwin.recordings.formats.request_log import BEFORE_011, BEFORE_28
 
 LINE_BYTES_MAX = 2_000
 """Only the beginning of a line is examined."""
@@ -53,7 +53,12 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
             "Only `brokertwin explain` and `audit` read it; the rest needs the JSON of Kafka 2.8 or"
             " later, or `brokertwin capture`."
         ),
-        (rb"Completed request: ?(?:RequestHeader\(|Name: ?)",),
+        (rb"Completed request: ?RequestHeader\(",),
+    ),
+    (
+        BEFORE_011,
+        "It is not read: record traffic with `brokertwin capture` instead.",
+        (rb"Completed request: ?(?:Name: |\{api_key=)",),
     ),
     (
         "TRACE log of KafkaApis",

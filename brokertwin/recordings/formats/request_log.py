@@ -37,6 +37,7 @@ DURATION_MAX_MS = 86_400_000.0
 """Longer durations are treated as errors."""
 
 BEFORE_28 = "text request log of a Kafka before 2.8"
+BEFORE_011 = "request log of a Kafka before 0.11"
 NOT_LOGGED = "Kafka logged the request without its body"
 
 KNOWN = frozenset({"requestHeader", "request", "response", "connection", "totalTimeMs"})
@@ -82,7 +83,8 @@ class _Completed(msgspec.Struct, rename="camel"):
     response: msgspec.Raw = msgspec.Raw(b'""')
 
 
-_OLDER = later(rb"(?:RequestHeader\(|Name: ?)")
+_OLDER = later(rb"RequestHeader\(")
+_OLDEST = later(rb"Name: ?|\{api_key=")
 _usual_decoder = msgspec.json.Decoder(_Usual)
 _decoder = msgspec.json.Decoder(_Completed)
 _fields_decoder = msgspec.json.Decoder(Fields)
@@ -97,6 +99,8 @@ def start_of(text: bytes, mark: int) -> int:
     at = mark + len(MARK)
     while text[at : at + 1].isspace():
         at += 1
+    if _OLDEST.match(text, at):
+        raise UnreadableError(BEFORE_011, "its lines have no responses and other names")
     if text[at : at + 1] == b"{":
         return at
     if _OLDER.match(text, at):

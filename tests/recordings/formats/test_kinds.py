@@ -11,6 +11,8 @@ from tests.support.console import brokertwin
 HEADER = "RequestHeader(apiKey=FETCH, apiVersion=11, clientId=a, correlationId=2)"
 FILES = {
     "text request log": f"[2022-03-09 15:15:38,428] DEBUG Completed request:{HEADER} -- {{x=1}}",
+    "request log of a Kafka before 0.11": "[2016-09-02 16:54:01,933] DEBUG Completed request:"
+    "{api_key=12,api_version=0,correlation_id=6,client_id=a} -- {group_id=g} from connection c;",
     "TRACE log of KafkaApis": f"[2022-03-09 15:15:38] TRACE [KafkaApi-1] Handling request:{HEADER}",
     "KafkaJS": '{"level":"DEBUG","logger":"kafkajs","message":"[Connection] Request Fetch(key: 1,'
     ' version: 4)","correlationId":13}',
