@@ -98,7 +98,7 @@ class ConnectionQuotas:
         self.held: dict[Arrival, asyncio.TimerHandle] = {}
         self._limits_of = limits_of
         self._limit_of = limit_of
-        self._doors: defaultdict[int, _Door] = defaultdict(_Door)
+        self._doors: defaultdict[int, _AdmittedConnections] = defaultdict(_AdmittedConnections)
         self._rates = BoundedRates()
         self._has_ended = False
 
@@ -195,7 +195,7 @@ class ConnectionQuotas:
             self.held[arrival] = later(held_ms / 1000, arrival.refuse, reason)
         return True
 
-    def _begin(self, door: "_Door", arrival: Arrival, limits: GatewayLimits) -> None:
+    def _begin(self, door: "_AdmittedConnections", arrival: Arrival, limits: GatewayLimits) -> None:
         if self._is_held(arrival):
             return
         most = limits.connections_of(arrival.host)
@@ -210,7 +210,7 @@ class ConnectionQuotas:
         served.connection_made(arrival.transport)
 
 
-class _Door:
+class _AdmittedConnections:
     """Connections of a broker.
 
     Attributes:

@@ -369,7 +369,7 @@ def _said_of_producer(found: f.Finding) -> str:
         case f.TransactionEnded():
             became = "committed" if found.is_committed else "aborted"
             if found.began is None:
-                return f"no transaction is open in the recording: {became} again, or empty"
+                return f"the recording shows no begin of a transaction: {became} again, or empty"
             return f"transaction {found.number} is {became} {_lasted(found)}"
         case f.SequenceSkipped():
             return f"{_batch(found)}, where {found.expected} was due"

@@ -23,7 +23,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import classic_members, group_rules, groups
+from brokertwin.state.groups import classic_members, classic_rules, groups
 from brokertwin.state.groups.classic_coordinator import expect_heartbeat
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import ConsumerGroup
@@ -36,7 +36,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _heartbeat(broker: Broker, request: Request) -> Error:
     body: HeartbeatRequest = request.body
-    error = group_rules.access_error(broker, request, body.group_id)
+    error = classic_rules.access_error(broker, request, body.group_id)
     if error is not NONE:
         return error
     group = groups.find(broker, body.group_id)

@@ -28,7 +28,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import group_rules, groups
+from brokertwin.state.groups import classic_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
@@ -39,7 +39,7 @@ MEMBERS_SINCE = 3
 def handle(broker: Broker, request: Request) -> Decision:
     """Remove the members and rebalance the rest."""
     body: LeaveGroupRequest = request.body
-    error = group_rules.access_error(broker, request, body.group_id)
+    error = classic_rules.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
         raise Refused(error)
     leaving = body.members

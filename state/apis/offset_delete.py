@@ -48,7 +48,7 @@ from brokertwin.state.core.decision import Decision, Message, PendingRequest, Re
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
-from brokertwin.state.groups import committed_offsets, group_rules, groups
+from brokertwin.state.groups import classic_rules, committed_offsets, groups
 from brokertwin.state.groups.kinds import kind_of
 
 
@@ -73,7 +73,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     if not isinstance(machine, Broker):
         return zookeeper_offsets.delete_offsets(machine, request.body)
     broker, body = machine, request.body
-    error = group_rules.access_error(broker, request, body.group_id, Operation.DELETE)
+    error = classic_rules.access_error(broker, request, body.group_id, Operation.DELETE)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokertwin_commit_while_loading:
         refused, decided = _split_partitions(broker, request, set())

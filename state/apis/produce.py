@@ -103,14 +103,14 @@ class ProduceState(msgspec.Struct, array_like=True):
     retries: bool = False
 
 
-class Verified(msgspec.Struct, frozen=True):
+class Verifications(msgspec.Struct, frozen=True):
     """Denied topics and the coordinator's errors, by partition."""
 
     denied: frozenset[str] = frozenset()
     errors: dict[tuple[str, int], Error] = {}
 
 
-NOTHING_DENIED = Verified()
+NOTHING_DENIED = Verifications()
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -121,7 +121,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: ProduceRequest = request.body
     verified = NOTHING_DENIED
     if broker.has_authorizer:
-        verified = Verified(_denied(broker, request))
+        verified = Verifications(_denied(broker, request))
         if _lacks_idempotent_write(broker, request):
             return _refuse_all(broker, request, Error.CLUSTER_AUTHORIZATION_FAILED)
     for topic in body.topic_data:
@@ -153,7 +153,7 @@ def _lacks_idempotent_write(broker: Broker, request: Request) -> bool:
     return is_idempotent and not broker.allows_cluster(request, Operation.IDEMPOTENT_WRITE)
 
 
-def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
+def _append_all(broker: Broker, request: Request, verified: Verifications) -> Decision:
     body: ProduceRequest = request.body
     version = request.header.request_api_version
     responses: list[TopicProduceResponse] = []
@@ -215,7 +215,7 @@ def _throttle_ms(broker: Broker, request: Request) -> int:
     return quota_rates.produce_throttle_ms(broker, limit, size)
 
 
-def _transactional(broker: Broker, request: Request, verified: Verified) -> Decision:
+def _transactional(broker: Broker, request: Request, verified: Verifications) -> Decision:
     """Append, or verify new transactions with the coordinator first."""
     body: ProduceRequest = request.body
     if not _may_write_transactions(broker, request):
@@ -238,7 +238,7 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     return _verify(broker, request, verified, broker.now)
 
 
-def _verify(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
+def _verify(broker: Broker, request: Request, verified: Verifications, since: int) -> Decision:
     """Verify with the coordinator; append if no transaction begins."""
     body: ProduceRequest = request.body
     is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
@@ -265,7 +265,7 @@ def _wait(state: ProduceState, deadline: int, *messages: Message) -> Decision:
 
 
 def _beginnings(
-    broker: Broker, request: Request, verified: Verified
+    broker: Broker, request: Request, verified: Verifications
 ) -> Iterator[tuple[Topic, PartitionProduceData]]:
     """Yield the local partitions in which a transaction would begin."""
     version = request.header.request_api_version
@@ -317,7 +317,7 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
         return acks.complete(broker, waiting)
     state = decode_item(waiting.state, ProduceState)
     if state.retries:
-        verified = Verified(frozenset(state.denied))
+        verified = Verifications(frozenset(state.denied))
         return _verify(broker, _request_of(waiting, state), verified, state.since)
     return _continue(
         broker, waiting, state, dict.fromkeys(state.requested, Error.NETWORK_EXCEPTION)
@@ -334,7 +334,7 @@ def _continue(
     errors: dict[tuple[str, int], Error] = {
         place: error for place, error in results.items() if error is not NONE
     }
-    return _append_all(broker, request, Verified(frozenset(state.denied), errors))
+    return _append_all(broker, request, Verifications(frozenset(state.denied), errors))
 
 
 def _request_of(waiting: PendingRequest, state: ProduceState) -> Request:
@@ -343,7 +343,7 @@ def _request_of(waiting: PendingRequest, state: ProduceState) -> Request:
     return Request(header, state.body, principal, waiting.connection, "", Choices())
 
 
-def _has_unknown_codec(broker: Broker, request: Request, verified: Verified) -> bool:
+def _has_unknown_codec(broker: Broker, request: Request, verified: Verifications) -> bool:
     """True if a first batch has an unknown codec.
 
     Skips unauthorized partitions. Kafka fails when it looks for zstd.
@@ -379,7 +379,7 @@ def _denied(broker: Broker, request: Request) -> frozenset[str]:
     return broker.denied_topics(request, Operation.WRITE, names)
 
 
-def _is_denied(verified: Verified, topic: Topic | None, produced: TopicProduceData) -> bool:
+def _is_denied(verified: Verifications, topic: Topic | None, produced: TopicProduceData) -> bool:
     return (topic.name if topic is not None else produced.name) in verified.denied
 
 

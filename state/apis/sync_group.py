@@ -27,7 +27,7 @@ from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.groups import classic_members, group_rules, groups
+from brokertwin.state.groups import classic_members, classic_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.classic_responses import sync_response
@@ -73,7 +73,7 @@ def _early_error(broker: Broker, request: Request) -> Error:
     has_protocol = body.protocol_type is not None and body.protocol_name is not None
     if request.version >= PROTOCOL_SINCE and not has_protocol:
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    return group_rules.access_error(broker, request, body.group_id)
+    return classic_rules.access_error(broker, request, body.group_id)
 
 
 def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:

@@ -154,7 +154,7 @@ def _received(table: Table, settings: CellSettings, sender: str) -> Count:
     return last
 
 
-class Outward:
+class OtherCells:
     """A schedule that delivers within this cell, and writes rows for other cells.
 
     Args:

@@ -41,7 +41,7 @@ from brokertwin.state.cell import (
     leaders,
 )
 from brokertwin.state.cell.apply import RecordEffects
-from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
+from brokertwin.state.cell.between_cells import OtherCells, RegistrationEvent
 from brokertwin.state.cell.delivery import (
     AtOnce,
     DeliveryOrder,
@@ -241,12 +241,6 @@ ENCODED = (msgspec.Raw, dict)
 
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
-_SERVED = frozenset(
-    (key, version)
-    for key, api in BUILT.items()
-    for version in range(api.versions[0], api.versions[1] + 1)
-)
-
 
 class Replied(NamedTuple):
     """Another machine has replied to a message of the pending request."""
@@ -305,7 +299,7 @@ class CellLoop:
         self._is_alone = len(settings.brokers) == 1
         self._brokers: dict[int, Broker] = {}
         self._effects = RecordEffects(tables, settings, rows)
-        self._outward: Outward | None = None
+        self._other_cells: OtherCells | None = None
         self._held_back = HeldBack(tables.pending) if settings.may_hold else None
         self._here = self._delivery = self._held_back or schedule or AtOnce()
         self._is_simple = self._held_back is None and not settings.cells
@@ -333,9 +327,9 @@ class CellLoop:
         if event is not None and event.of and event.kind in BETWEEN_CELLS:
             self._effects.event_id = event.of  # the event of the other cell is the cause
         settings, table, now = self._settings, self._tables.cluster, self._now
-        self._outward = Outward(self._here, table, settings, event, now, self._rows)
-        self._outward.cause = self._effects.event_id
-        self._delivery = self._outward
+        self._other_cells = OtherCells(self._here, table, settings, event, now, self._rows)
+        self._other_cells.cause = self._effects.event_id
+        self._delivery = self._other_cells
 
     def _pass_time(self, now: int, event_time: int) -> None:
         self._now = self._effects.now = now
@@ -347,8 +341,8 @@ class CellLoop:
     def _caused_by(self, event_id: str) -> None:
         """Note the cause of the effects that follow: the event, or the request that resumes."""
         self._effects.event_id = event_id
-        if self._outward is not None:
-            self._outward.cause = event_id
+        if self._other_cells is not None:
+            self._other_cells.cause = event_id
 
     def handle(self, event: Event, now: int) -> None:
         """Handle an event that happens at `now`, and all its effects."""
@@ -398,14 +392,14 @@ class CellLoop:
 
     def _arrive(self, event: Event) -> None:
         """Handle an event of another cell."""
-        assert self._outward is not None, "who hears of other cells has a way to them"
+        assert self._other_cells is not None, "who hears of other cells has a way to them"
         if event.kind is Kind.REGISTRATION:
             self._register(between_cells.registration(event))
             return
         if event.kind is Kind.CUT_OFF:
             self._lose(between_cells.broker_cut_off(event))
             return
-        reply = self._outward.arrive(event)
+        reply = self._other_cells.arrive(event)
         if reply is not None:
             self._deliver_reply(*reply)
 
@@ -470,8 +464,9 @@ class CellLoop:
         if not network.serves(tables.cluster, event.broker):
             self._refuse(event.broker)
         assert header is not None
-        is_served = (header.request_api_key, header.request_api_version) in _SERVED
-        api = BUILT[header.request_api_key] if is_served else api_of(header, self._given)
+        api = BUILT.get(header.request_api_key)
+        if api is None or header.request_api_version not in api.served:
+            api = api_of(header, self._given)
         body: Any = event.request
         if type(body) in ENCODED:  # `isinstance` of a struct is slow
             body = decode_body(event.request, _decoders[api.key])
@@ -519,8 +514,8 @@ class CellLoop:
             detail = f"broker {event.broker} does not reach the controller, which has to respond"
             raise EventRefusedError(Reason.NO_CONTROLLER, detail)
         if not self._settings.has_controller:
-            assert self._outward is not None, "another cell has the controller"
-            self._outward.forward(event)
+            assert self._other_cells is not None, "another cell has the controller"
+            self._other_cells.forward(event)
             return None
         return self._controller()
 
@@ -620,8 +615,10 @@ class CellLoop:
     def _deliver_reply(self, message: Message, response: Body) -> None:
         """Deliver a reply to the sender, or to the pending request that waits for it."""
         api = BUILT[message.api_key]
-        if self._outward is not None and not between_cells.holds(self._settings, message.sender):
-            self._outward.reply(message, response)
+        if self._other_cells is not None and not between_cells.holds(
+            self._settings, message.sender
+        ):
+            self._other_cells.reply(message, response)
         elif message.awaited_by:
             self.resume(message.awaited_by, Replied(message, response))
         else:
@@ -635,16 +632,13 @@ class CellLoop:
 
     def _carry_out(self, machine: int, source: AnyRequest, api: Api, decision: Decision) -> None:
         """Carry out a decision on a client's request: respond, or suspend it."""
-        condition, records = decision.condition, decision.records
+        condition = decision.condition
         if condition is not None:
             self._suspend(source, api, condition)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        if records:
-            if self._is_alone:
-                self._apply_all(machine, records)
-            elif self._write(machine, decision, source):
-                return
+        if decision.records and self._write(machine, decision, source):
+            return
         if decision.messages or decision.copies or decision.woken or decision.resumed:
             self._send(machine, decision)
         if condition is not None:
@@ -690,7 +684,13 @@ class CellLoop:
         if machine != CONTROLLER and not self._is_alone:
             written = internal_logs.write(self.broker(machine), decision.records)
         if written is None:
-            self._apply_all(machine, decision.records)
+            records = decision.records
+            if self._has_internal_logs:
+                records = self._with_rows(machine, records)
+            apply = self._effects.apply
+            for record in records:
+                if apply(machine, record):
+                    self._publish(machine, record)
             return False
         broker = self.broker(machine)
         for record in self._with_rows(machine, written.records):
@@ -725,15 +725,6 @@ class CellLoop:
                 broker, WrittenRecords([], [], required), response, request, reply_to
             )
         return bool(required)
-
-    def _apply_all(self, machine: int, records: list[Record]) -> None:
-        """Apply the records of a decision that need no followers."""
-        if self._has_internal_logs:
-            records = self._with_rows(machine, records)
-        apply = self._effects.apply
-        for record in records:
-            if apply(machine, record):
-                self._publish(machine, record)
 
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
         """Add the batches of logs without followers, if internal topics can be read."""
@@ -1064,8 +1055,8 @@ class CellLoop:
         if network.is_stopped(self._tables.cluster, broker):
             return
         self._lose(broker)
-        if self._outward is not None:
-            self._outward.cut_off(broker)
+        if self._other_cells is not None:
+            self._other_cells.cut_off(broker)
 
     def _lose(self, broker: int) -> None:
         """Drop the fetches between a broker and the leaders of this cell."""
@@ -1089,8 +1080,8 @@ class CellLoop:
         )
         known = controller.registration(broker)
         if not self._settings.has_controller:
-            assert self._outward is not None, "another cell has the controller"
-            self._outward.register(registration)
+            assert self._other_cells is not None, "another cell has the controller"
+            self._other_cells.register(registration)
         elif registration.is_new and not is_gone:
             if registration.was_killed:
                 self._alter(elections.broker_changes(controller, ended=broker))

@@ -66,7 +66,7 @@ class Api(msgspec.Struct, frozen=True):
         outlives_leader: whether a pending request still waits if another broker leads a partition.
         key: of `kafka`, like the other fields from here on: each event reads them.
         name: in Kafka's request log.
-        versions: the first and the last one.
+        versions: the first and the last one; `served` has all.
         on_controller: whether the controller decides.
         request_type, response_type: the bodies.
     """
@@ -89,6 +89,7 @@ class Api(msgspec.Struct, frozen=True):
     key: int = -1
     name: str = ""
     versions: tuple[int, int] = (0, -1)
+    served: frozenset[int] = frozenset()
     on_controller: bool = False
     request_type: type[Body] = Body
     response_type: type[Body] = Body
@@ -98,6 +99,8 @@ class Api(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "key", kafka.key)
         msgspec.structs.force_setattr(self, "name", kafka.name)
         msgspec.structs.force_setattr(self, "versions", (kafka.first, kafka.last))
+        served = frozenset(range(kafka.first, kafka.last + 1))
+        msgspec.structs.force_setattr(self, "served", served)
         is_controllers = kafka.handler is Decider.CONTROLLER
         msgspec.structs.force_setattr(self, "on_controller", is_controllers)
         if self.request_type is Body:

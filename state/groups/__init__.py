@@ -11,7 +11,7 @@ Access to groups:
 Kinds of groups; `*_rules` have their classes: errors of requests, expiry, timers and invariants:
 
     classic_group, classic_coordinator,  members, generations, rebalances
-    group_rules, classic_responses,
+    classic_rules, classic_responses,
     classic_records
     consumer_group,                      the same for consumer groups (KIP-848)
     consumer_coordinator,

@@ -11,10 +11,10 @@ from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.groups import classic_coordinator, committed_offsets, groups, streams_live
 from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.classic_rules import ClassicKind
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.groups.consumer_rules import ConsumerKind
 from brokertwin.state.groups.group_kind import GroupKind
-from brokertwin.state.groups.group_rules import ClassicKind
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_rules import ShareKind

@@ -16,7 +16,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Refused
 from brokertwin.state.core.decision import Condition, Decision, Message, Request
 from brokertwin.state.core.records import Record
-from brokertwin.state.groups import group_rules, groups, share_states
+from brokertwin.state.groups import classic_rules, groups, share_states
 from brokertwin.state.groups.modern_coordinator import other_kind
 from brokertwin.state.groups.share_group import SHARE, ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
@@ -58,10 +58,10 @@ class StatePersistResult(msgspec.Struct):
 
 
 def request_error(broker: Broker, request: Request, group_id: str, operation: Operation) -> Error:
-    """Return 35 UNSUPPORTED_VERSION or an error of `group_rules.access_error`, or NONE."""
+    """Return 35 UNSUPPORTED_VERSION or an error of `classic_rules.access_error`, or NONE."""
     if not broker.has_feature(features.SHARE):
         return Error.UNSUPPORTED_VERSION
-    return group_rules.access_error(broker, request, group_id, operation)
+    return classic_rules.access_error(broker, request, group_id, operation)
 
 
 def wait_for_coordinators(

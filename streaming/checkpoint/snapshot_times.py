@@ -3,23 +3,23 @@
 from typing import NamedTuple
 
 
-class Every(NamedTuple):
+class Interval(NamedTuple):
     """An interval, in micro-batches or seconds."""
 
     batches: int | None = None
     seconds: float | None = None
 
 
-def parse_every(text: str) -> Every:
+def parse_interval(text: str) -> Interval:
     """Parse `100 batches`, `90 seconds`, `5 minutes`, `1 hour`.
 
     See `settings.SNAPSHOT_EVERY`.
     """
     number, unit = text.split()
     if unit.startswith("batch"):
-        return Every(batches=int(number))
+        return Interval(batches=int(number))
     seconds = {"second": 1, "minute": 60, "hour": 3600}[unit.rstrip("s")]
-    return Every(seconds=int(number) * seconds)
+    return Interval(seconds=int(number) * seconds)
 
 
 class DueSnapshot:
@@ -31,7 +31,7 @@ class DueSnapshot:
         now: monotonic time in seconds.
     """
 
-    def __init__(self, every: Every, batch: int, now: float) -> None:
+    def __init__(self, every: Interval, batch: int, now: float) -> None:
         self._every = every
         self.taken(batch, now)
 

@@ -20,7 +20,7 @@ from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotCont
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core.settings import cluster_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
-from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
+from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Interval
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
 from brokertwin.streaming.job.clock import now_ms
 
@@ -96,7 +96,7 @@ LOOK_S, LOOK_REMOTE_S = 0.1, 2.0
 """Interval of the check for a new micro-batch; a request to an object store costs."""
 
 
-class Beside(threading.Thread):
+class NewestBatchThread(threading.Thread):
     """A thread that acts on the newest micro-batch of a running job.
 
     It runs inside `with`, or from `start` to `stop`. A slow action does not block the job: the next
@@ -110,7 +110,7 @@ class Beside(threading.Thread):
     """
 
     def __init__(
-        self, name: str, checkpoint: Path, act: Callable[[int], int], every: Every
+        self, name: str, checkpoint: Path, act: Callable[[int], int], every: Interval
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._checkpoint, self._act = checkpoint, act
@@ -124,7 +124,7 @@ class Beside(threading.Thread):
             if self._due.is_due(batch, time.monotonic()):
                 self._due.taken(self._act(batch), time.monotonic())
 
-    def __enter__(self) -> "Beside":
+    def __enter__(self) -> "NewestBatchThread":
         self.start()
         return self
 
@@ -136,7 +136,7 @@ class Beside(threading.Thread):
         self.join()
 
 
-class Snapshotter(Beside):
+class Snapshotter(NewestBatchThread):
     """A thread that takes snapshots of a running job and removes old ones.
 
     A slow or failing snapshot does not block the job: the next one uses the newest batch.
@@ -153,7 +153,7 @@ class Snapshotter(Beside):
         self,
         checkpoint: Path,
         take_one: Callable[[], Published],
-        every: Every,
+        every: Interval,
         on_snapshot: Callable[[Published, float], None],
         on_failure: Callable[[UserError], None],
     ) -> None:

@@ -104,7 +104,7 @@ def check_rows(
     return BatchCheck(batch, checks.check(frame, document or suites.BY_KIND[kind]), kind)
 
 
-class Standing:
+class NewestChecks:
     """The result of the newest check under a policy.
 
     Args:

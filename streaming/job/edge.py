@@ -54,7 +54,7 @@ class Sendable(NamedTuple):
     connection: str
 
 
-class _Outside(msgspec.Struct, rename="camel", omit_defaults=True):
+class UncheckedEvent(msgspec.Struct, rename="camel", omit_defaults=True):
     """Accepted fields of a document: those of an Event, all optional."""
 
     id: str = ""
@@ -76,7 +76,7 @@ class _Outside(msgspec.Struct, rename="camel", omit_defaults=True):
     of: msgspec.Raw = NOT_GIVEN
 
 
-_outside_decoder = msgspec.json.Decoder(_Outside)
+_outside_decoder = msgspec.json.Decoder(UncheckedEvent)
 _encoder = msgspec.json.Encoder()
 _body_decoders = {key: api.decoder() for key, api in BUILT.items()}
 
@@ -163,7 +163,7 @@ class JobEdge:
             cell, placed.partition_of(cell), encoded, event.id, event.time, event.connection
         )
 
-    def _placement(self, outside: _Outside) -> Placement | Refusal:
+    def _placement(self, outside: UncheckedEvent) -> Placement | Refusal:
         name = outside.cluster or self._cluster
         known = ", ".join(sorted(self._placements))
         if name is None:
@@ -173,7 +173,7 @@ class JobEdge:
             return Refusal(Reason.UNKNOWN_CLUSTER, f"this job has clusters {known}, not {name!r}")
         return placed
 
-    def _check(self, outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
+    def _check(self, outside: UncheckedEvent, event: Event, placed: Placement) -> Refusal | None:
         internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
         if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
             subject = (

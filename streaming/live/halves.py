@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.documents import Document, redacted
-from brokertwin.streaming.live.reading import Half, PairsOfRows
+from brokertwin.streaming.live.reading import HalfExchange, PairsOfRows
 
 CONNECTION = "connection"
 """The kind of these entities; its id is the session of the proxy."""
@@ -40,7 +40,7 @@ class Connection:
     def __init__(self, stored: bytes | None) -> None:
         self._waiting = _decoder.decode(stored) if stored is not None else []
 
-    def handle(self, halves: Iterable[Half]) -> Iterator[PairedExchange]:
+    def handle(self, halves: Iterable[HalfExchange]) -> Iterator[PairedExchange]:
         """Take halves in any order; yield the exchanges that are complete."""
         known = {(each.time, each.entry): each for each in (*self._waiting, *halves)}
         ordered = sorted(known.values(), key=_order)
@@ -64,13 +64,13 @@ class Connection:
         return _encoder.encode(self._waiting)
 
 
-def _order(half: Half) -> tuple[int, bool, str, int]:
+def _order(half: HalfExchange) -> tuple[int, bool, str, int]:
     """Requests come before responses of the same ms."""
     return half.time, _RESPONSE.search(half.entry) is not None, half.file, half.line
 
 
 _RESPONSE = re.compile(rb'"type"\s*:\s*"RESPONSE"')
-_decoder = msgspec.msgpack.Decoder(list[Half])
+_decoder = msgspec.msgpack.Decoder(list[HalfExchange])
 _encoder = msgspec.msgpack.Encoder()
 
 

@@ -23,7 +23,7 @@ from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.halves import CONNECTION, Connection
 from brokertwin.streaming.live.halves import KEPT_MS as HALVES_KEPT_MS
 from brokertwin.streaming.live.kinds import routes
-from brokertwin.streaming.live.reading import Half, ReadExchange, TopicLine, read_rows
+from brokertwin.streaming.live.reading import HalfExchange, ReadExchange, TopicLine, read_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,7 +197,7 @@ def route(
         count: called with the number of exchanges `without_entity`.
     """
 
-    def routed() -> Iterator[tuple[tuple[str, str, str], EntityArrival | Half]]:
+    def routed() -> Iterator[tuple[tuple[str, str, str], EntityArrival | HalfExchange]]:
         for cluster, connection, is_half, value in rows:
             if is_half:
                 for half in _halves_decoder.decode(value):
@@ -356,7 +356,7 @@ class Bucket:
 
 _encoder = msgspec.msgpack.Encoder()
 _exchanges_decoder = msgspec.msgpack.Decoder(list[ReadExchange])
-_halves_decoder = msgspec.msgpack.Decoder(list[Half])
+_halves_decoder = msgspec.msgpack.Decoder(list[HalfExchange])
 _arrivals_decoder = msgspec.msgpack.Decoder(list[EntityArrival])
 _bucket_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, bytes, int]])
 

@@ -59,7 +59,7 @@ class ReadExchange(msgspec.Struct, array_like=True, frozen=True):
     exchange: RecordedExchange
 
 
-class Half(msgspec.Struct, array_like=True, frozen=True):
+class HalfExchange(msgspec.Struct, array_like=True, frozen=True):
     """A request or response of Kroxylicious without its other half among the rows.
 
     The fields are those of `kroxylicious.Wrapped`, and the broker.
@@ -75,7 +75,7 @@ class Half(msgspec.Struct, array_like=True, frozen=True):
     broker: int
 
     @classmethod
-    def of(cls, wrapped: kroxylicious.Wrapped, broker: int) -> "Half":
+    def of(cls, wrapped: kroxylicious.Wrapped, broker: int) -> "HalfExchange":
         line, time, session, entry, unit_ms, label = wrapped
         return cls(line.file, line.number, time or 0, session, entry, unit_ms, label, broker)
 
@@ -128,7 +128,7 @@ class ReadRows(NamedTuple):
     """
 
     exchanges: dict[str, list[ReadExchange]]
-    halves: list[tuple[str, Half]]
+    halves: list[tuple[str, HalfExchange]]
     addresses: dict[str, dict[str, int]]
     listeners: dict[str, set[str]]
     counts: Counter[str]
@@ -161,7 +161,7 @@ def read_rows(
         documents[cluster] += read
         found.addresses.setdefault(cluster, {}).update(brokers.addresses)
         of_halves = NO_ADDRESS if broker is None else broker
-        found.halves.extend((cluster, Half.of(each, of_halves)) for each in pairs.halves)
+        found.halves.extend((cluster, HalfExchange.of(each, of_halves)) for each in pairs.halves)
         counted = {
             "lines": summary.lines,
             "halves": len(pairs.halves),

@@ -15,7 +15,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
-from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
+from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Interval
 from brokertwin.streaming.job import measures
 from brokertwin.streaming.job.lag import LagReader
 from brokertwin.streaming.job.runner import QueryFailed, finish
@@ -128,7 +128,7 @@ def run(
     session: "SparkSession",
     query: LiveQuery,
     tables: Path | None,
-    every: Every | None = None,
+    every: Interval | None = None,
     zone: tzinfo = UTC,
     stop: threading.Event | None = None,
     observe: Observer = lambda _: None,

@@ -58,6 +58,32 @@ def commands(page: Path) -> list[Command]:
     return found
 
 
+def outputs(page: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """The outputs that a page shows: commands, and the lines after them in words.
+
+    They are the rest of a block `console`, or the block after one of commands. What is left out, a
+    line or the rest of one, is an ellipsis.
+    """
+    typed = {each.line: each.text for each in commands(page)}
+    before: list[str] = []
+    for number, language, lines in _blocks(page.read_text(encoding="utf-8").splitlines(), True):
+        within = [typed[at] for at in range(number, number + len(lines)) if at in typed]
+        if within and language != "console":
+            before = within
+            continue
+        for offset, line in enumerate(lines):
+            if number + offset in typed:
+                before = [typed[number + offset]]
+            elif before:
+                yield before, [words for part in line.split("…") if (words := plain(part))]
+        before = []
+
+
+def plain(text: str) -> str:
+    """The words of an output, without the lines of tables."""
+    return " ".join(re.sub("[\u2500-\u257f]", " ", text).split())
+
+
 def the_command(page: str, start: str) -> Command:
     """The only command of a page that begins so."""
     (found,) = (each for each in commands(ROOT / page) if each.text.startswith(start))
@@ -82,8 +108,8 @@ def _is_command(line: str, language: str) -> bool:
     return bool(first) and (language in SHELL or PROGRAMS.fullmatch(first) is not None)
 
 
-def _blocks(lines: list[str]) -> list[tuple[int, str, list[str]]]:
-    """First line number, language and lines of each block."""
+def _blocks(lines: list[str], is_any: bool = False) -> list[tuple[int, str, list[str]]]:
+    """First line number, language and lines of each block, of the shell or any."""
     found: list[tuple[int, str, list[str]]] = []
     fence = ""
     for number, line in enumerate(lines, 1):
@@ -97,4 +123,4 @@ def _blocks(lines: list[str]) -> list[tuple[int, str, list[str]]]:
             found.append((number, "", [line]))
         elif line.startswith("    ") and found and number == found[-1][0] + len(found[-1][2]):
             found[-1][2].append(line)
-    return [block for block in found if block[1] in {"", *SHELL}]
+    return [block for block in found if is_any or block[1] in {"", *SHELL}]

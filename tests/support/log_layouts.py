@@ -162,6 +162,12 @@ LAYOUTS: dict[str, Layout] = {
             f"  <level>FINE</level>\n  <message>{escape(line.message)}</message>\n</record>"
         )
     ),
+    ".NET console": lines(
+        lambda line: f"{line.iso} dbug: Kafka[0]\n      {line.message}\n      => scope"
+    ),
+    "OpenTelemetry, debug exporter": lines(
+        lambda line: f"LogRecord #0\nTimestamp: {line.at()} +0000 UTC\nBody: Str({line.message})"
+    ),
     "JsonTemplateLayout for Google": objects(
         lambda line: {
             "timestampSeconds": line.time // 1000,

@@ -12,11 +12,11 @@ from brokertwin.cli.job.check import EXIT_CODES
 from brokertwin.cli.output import say_at, show_error, warn
 from brokertwin.errors import UserError
 from brokertwin.streaming.checkpoint import snapshots
-from brokertwin.streaming.checkpoint.snapshot_times import parse_every
+from brokertwin.streaming.checkpoint.snapshot_times import parse_interval
 from brokertwin.streaming.checkpoint.state_reader import committed_batch
 from brokertwin.streaming.checks import batch_checks
 from brokertwin.streaming.checks import snapshot_checks as checks
-from brokertwin.streaming.checks.batch_checks import SNAPSHOT, STATE, Policy, Standing
+from brokertwin.streaming.checks.batch_checks import SNAPSHOT, STATE, NewestChecks, Policy
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class Checks:
 
     def __init__(self, settings: "Settings", watched: "JobSource", stop: threading.Event) -> None:
         self._settings, self._watched = settings, watched
-        self._standing = Standing(Policy(settings.check_policy), stop)
+        self._standing = NewestChecks(Policy(settings.check_policy), stop)
         every = settings.check_every
-        self._every = parse_every(every) if every else None
+        self._every = parse_interval(every) if every else None
         self._suite = checks.suite_named("--check-every", settings.check_suite) if every else None
         kinds = dict.fromkeys(each.strip() for each in settings.check_on.split(","))
         if self._suite is not None and (len(kinds) > 1 or STATE in kinds):
@@ -87,7 +87,7 @@ class Checks:
         if self._every is None:
             yield
             return
-        thread = snapshots.Beside(
+        thread = snapshots.NewestBatchThread(
             "checks",
             self._settings.checkpoint_dir,
             lambda batch: max(batch, self._check(session)),

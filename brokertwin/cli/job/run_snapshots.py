@@ -10,7 +10,7 @@ from brokertwin.cli.job.live import size_text
 from brokertwin.cli.output import say_at, show_json, warn
 from brokertwin.errors import UserError
 from brokertwin.streaming.checkpoint import checkpoint_log, snapshots
-from brokertwin.streaming.checkpoint.snapshot_times import parse_every
+from brokertwin.streaming.checkpoint.snapshot_times import parse_interval
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Snapshots:
         thread = snapshots.Snapshotter(
             self._settings.checkpoint_dir,
             partial(self._take, session),
-            parse_every(every),
+            parse_interval(every),
             self._report,
             self._report_failure,
         )

@@ -77,7 +77,7 @@ Only = Annotated[
 Then = Annotated[str, typer.Argument(metavar="TIME", help="For example 2026-03-01T12:00:03, UTC.")]
 Later = Annotated[str, typer.Argument(metavar="LATER", help="A later time, or `now`.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Continue until interrupted.")]
-Every = Annotated[
+Interval = Annotated[
     float, typer.Option("--interval", metavar="SECONDS", min=1, help="Interval of --follow.")
 ]
 Saved = Annotated[
@@ -115,7 +115,7 @@ def import_command(
     cluster: Cluster,
     directory: Directory,
     follow: Follow = False,
-    every: Every = 60.0,
+    every: Interval = 60.0,
     topic: RowsTopic = CONSUMER_OFFSETS,
     kafka_config: KafkaConfig = None,
 ) -> None:

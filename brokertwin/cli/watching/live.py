@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from brokertwin.cli.watching.live_source import LiveSource
     from brokertwin.settings import Settings
-    from brokertwin.streaming.checkpoint.snapshot_times import Every
+    from brokertwin.streaming.checkpoint.snapshot_times import Interval
     from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
 
@@ -133,7 +133,7 @@ def command(
     """
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.recordings.formats.pipeline import zone_of
-    from brokertwin.streaming.checkpoint.snapshot_times import parse_every
+    from brokertwin.streaming.checkpoint.snapshot_times import parse_interval
     from brokertwin.streaming.job.session import check_start, spark_session
     from brokertwin.streaming.live import runner
     from brokertwin.streaming.live.query import LiveQuery
@@ -164,7 +164,7 @@ def command(
     )
     how = _How(
         place(tables or directory),
-        parse_every(snapshot_every),
+        parse_interval(snapshot_every),
         findings_kept,
         zone_of(time_zone),
         as_json,
@@ -185,7 +185,7 @@ class _How(NamedTuple):
     """Parquet files: directory, interval, days; time zone of lines, form of progress."""
 
     tables: Path
-    every: "Every"
+    every: "Interval"
     kept_days: int
     zone: tzinfo
     as_json: bool

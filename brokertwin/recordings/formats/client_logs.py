@@ -47,7 +47,7 @@ COORDINATORS = 2**31 - 1
 """The Java client's node id of a coordinator is this minus the broker id."""
 
 UNKNOWN_LATENCY = -1.0
-"""Latency of a response whose request is not in the log."""
+"""Latency of a response whose request is not in the log, or if the log's times are too coarse."""
 
 AGAIN_MS = 100
 """Maximum time between the lines of one refusal, in a log without its request."""
@@ -143,9 +143,17 @@ class Exchanges:
         self._count = 0
 
     def take(
-        self, line: SourceLine, place: str, text: bytes, time: int
+        self, line: SourceLine, place: str, text: bytes, time: int, unit_ms: int = 1
     ) -> Iterator[Document] | None:
-        """Yield the documents that a line completes; None for other lines."""
+        """Yield the documents that a line completes; None for other lines.
+
+        Args:
+            line: the line.
+            place: its id.
+            text: its text.
+            time: its time, in ms since 1970.
+            unit_ms: the precision of the time.
+        """
         if not MARKS.search(text):
             return None
         found = _read(text.decode("utf-8", "replace"), line.text)
@@ -156,7 +164,7 @@ class Exchanges:
         if isinstance(found, _Named):
             self._name(found)
             return iter(())
-        return self._pair(line, place, found, time)
+        return self._pair(line, place, found, time, unit_ms)
 
     def rest(self) -> Iterator[Document]:
         """Yield the documents left at the end of the log."""
@@ -221,7 +229,9 @@ class Exchanges:
                     self._clients[connection] = found.client
                     document.header.client_id = found.client
 
-    def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
+    def _pair(
+        self, line: SourceLine, place: str, found: _Message, time: int, unit_ms: int
+    ) -> Iterator[Document]:
         key = found.connection, found.key
         self._count += 1
         self._seen.add((found.client, found.key))
@@ -246,6 +256,8 @@ class Exchanges:
             latency = UNKNOWN_LATENCY if found.latency_ms is None else found.latency_ms
         elif found.latency_ms is None:
             latency = max(0.0, float(time - document.time))
+            if unit_ms > 1 and latency < 2 * unit_ms:
+                latency = UNKNOWN_LATENCY
         else:
             latency = found.latency_ms
         document.rest["responseTime"] = raw(latency)
@@ -305,7 +317,7 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"[^\s|()\[\]\"':]+#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
 _RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
 """The number of a client in its process, where several may have one client id."""
 
@@ -374,7 +386,7 @@ def _librdkafka(text: str, line: bytes) -> Found:
             body={},
             latency_ms=float(sent["ms"]) if sent["ms"] else None,
         )
-    found = _RD_LINE.search(text)
+    found = _RD_LINE.search(text.replace('\\"', '"'))
     if found is None:
         return None
     for form, apis in _RD_FAILURES:

@@ -55,6 +55,14 @@ CRI, `kubectl logs --prefix`, `docker compose logs`, syslog and journal, `logcli
 and `aws logs tail`, `docker logs -t` and `kubectl logs --timestamps`.
 """
 
+HEAD_BYTES_MAX = 300
+_HEAD = later(
+    rb"[A-Z][a-z]{2} \d{1,2}, \d{4} \d{1,2}:\d\d:\d\d [AP]M \S+ \S+\s*$"
+    rb"|.{0,60}\b(?:trce|dbug|info|warn|fail|crit): \S+\[\d+\]\s*$|(?:Observed)?Timestamp: "
+)
+"""The line with the time of an entry: of java.util.logging, .NET, OpenTelemetry."""
+
+_BODY = later(rb"(?:SEVERE|WARNING|INFO|CONFIG|FINE|FINER|FINEST): | {6}\S|Body: ")
 _ELEMENT = later(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
 _ELEMENT_END = later(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
 _HEADING = later(rb"==> (.+) <==\s*$")
@@ -157,22 +165,29 @@ def heading_of(text: bytes) -> str | None:
 
 
 class Elements:
-    """Finds the time of an entry in the lines of its XML element before it.
+    """Finds the time of an entry in the lines before it.
 
     The XML layouts of Log4j 1, Log4j 2 and java.util.logging write elements over several lines.
+    The text layout of java.util.logging, .NET's console logger and OpenTelemetry's debug exporter
+    write the time on a line of its own.
     """
 
     def __init__(self) -> None:
         self._open: dict[tuple[object, ...], tuple[Stamp, ...]] = {}
+        self._heads: dict[tuple[object, ...], tuple[Stamp, ...]] = {}
 
     def before(self, key: tuple[object, ...], text: bytes) -> tuple[Stamp, ...]:
-        """The times before a line, in the element of which it is.
+        """The times before a line, in the entry or the element of which it is.
 
         Args:
             key: where the line comes from.
             text: the line.
         """
         if not text.lstrip().startswith(b"<"):
+            if len(text) <= HEAD_BYTES_MAX and _HEAD.match(text):
+                self._heads[key] = tuple(stamps(text))
+            elif key in self._heads and _BODY.match(text):
+                return self._heads[key]
             return ()
         if _ELEMENT_END.match(text) or (_ELEMENT.match(text) and MARK in text):
             self._open.pop(key, None)

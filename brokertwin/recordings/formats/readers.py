@@ -474,7 +474,7 @@ class FormatReader:
         if old is None:
             process = str(next(iter(around.key), ""))
             clients = self._clients.setdefault(process, client_logs.Exchanges(process))
-            return clients.take(around.line, place, part.json, time)
+            return clients.take(around.line, place, part.json, time, self._clock.unit_ms)
         said = part.json.decode("utf-8", "replace")
         made = text_requests.document_of(around.line, place, said, time)
         if isinstance(made, Document):

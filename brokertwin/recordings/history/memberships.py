@@ -155,6 +155,10 @@ class ObservedMember(msgspec.Struct):
     joined_in: int = -1
     is_later: bool = False
 
+    def is_silent(self, line: RecordedRequest) -> bool:
+        """Whether its session may have ended at a request, because it sent nothing for so long."""
+        return line.time - self.last.end >= self.session_timeout_ms - EXPIRY_MS
+
 
 class GenerationLine(msgspec.Struct, frozen=True):
     """A response that shows a generation.
@@ -371,7 +375,8 @@ class Membership(msgspec.Struct):
             is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
             listed = self.generations.get(number - 1, ObservedGeneration()).members
             is_free = is_free or (listed is not None and instance not in listed.values())
-            is_new = is_new and is_free and self._is_of_rebalance(number, line)
+            has_list = bool(response.get("members")) and not response.get("skipAssignment")
+            is_new = is_new and is_free and (has_list or self._is_of_rebalance(number, line))
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
@@ -784,7 +789,7 @@ class Membership(msgspec.Struct):
         return found
 
     def _before_empty(self, number: int, line: RecordedRequest) -> list[MemberDropped]:
-        """The members of the last generation but one, if all expired and the next was empty.
+        """The members of the last generation but one, if all left or expired, and none joined.
 
         No response shows a generation without members.
         """
@@ -793,17 +798,18 @@ class Membership(msgspec.Struct):
         if generation.former != number - 2 or not before or now is None:
             return []
         known = {**self.dropped, **self.members}
+        expired = [member for member in before if member not in self.gone]
         is_expired = all(
             member in known
-            and member not in {*now, *self.gone, *self.replaced}
+            and member not in {*now, *self.replaced}
             and known[member].session_timeout_ms > 0
             and known[member].last.broker == line.broker
-            and self._expired(member, line)
-            for member in before
+            and known[member].is_silent(line)
+            for member in expired
         )
         if not is_expired:
             return []
-        return [MemberDropped(member=each, client=self._client(each)) for each in before]
+        return [MemberDropped(member=each, client=self._client(each)) for each in expired]
 
     def _note_rebalance(self, exchange: RecordedExchange) -> None:
         """Note a refusal that shows that a rebalance had begun before members joined for it.
@@ -940,19 +946,33 @@ class Membership(msgspec.Struct):
 
     def _expired(self, member: str, line: RecordedRequest) -> tuple[Cause, ...]:
         known = self.members.get(member) or self.dropped.get(member)
-        if known is None:
-            return ()
-        silent_ms = line.time - known.last.end
-        if silent_ms < known.session_timeout_ms - EXPIRY_MS:
-            return ()  # the coordinator has heard of it since: it has another reason
+        if known is None or not known.is_silent(line) or not self._was_there(known, line):
+            return ()  # the coordinator has heard of it since, or may have forgotten it
         return (
             MemberExpired(
                 member=member,
                 client=self._client(member),
                 last=known.last,
-                silent_ms=silent_ms,
+                silent_ms=line.time - known.last.end,
                 session_timeout_ms=known.session_timeout_ms,
             ),
+        )
+
+    def _was_there(self, member: ObservedMember, line: RecordedRequest) -> bool:
+        """Return whether the coordinator was there since it heard of a member, by a connection.
+
+        One that is restarted, or takes over the group, forgets members that are not stored.
+        """
+        last = member.last
+        if last.broker != line.broker or last.connection == line.connection:
+            return last.broker == line.broker
+        expires = last.end + max(member.session_timeout_ms, 0)
+        return any(
+            each.joined.connection == each.last.connection
+            and each.joined.end <= last.end
+            and each.last.time >= expires
+            for each in self.members.values()
+            if each.last.broker == line.broker
         )
 
     def _former_member(self, line: RecordedRequest) -> tuple[Cause, ...]:

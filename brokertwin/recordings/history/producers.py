@@ -338,6 +338,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             if former is None or not self._is_before(each, former):
                 yield from self._take_in(each, known)
         ended, self.transaction = self.transaction, None
+        if ended is not None and line.api == "END_TXN" and line.version >= BUMPING_VERSION:
+            # an end between the two is not recorded, so what is of this one is not known
+            ended = ended if ended.epoch in (-1, epoch) else None
         became = TransactionEnded(
             line=line,
             causes=causes,

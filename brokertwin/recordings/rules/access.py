@@ -23,7 +23,7 @@ RULES: dict[int, Rule] = {
         SOURCE,
         "Allow Read with `kafka-acls.sh --add --group`.",
         f"{WHO} A generated group.id.",
-        "state/groups/group_rules.py",
+        "state/groups/classic_rules.py",
     ),
     Error.CLUSTER_AUTHORIZATION_FAILED: Rule(
         "The principal is not allowed to do this in the cluster.",

@@ -4,7 +4,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.recordings.rules.rule import Rule
 
 JOIN = "state/apis/join_group.py"
-RULES_OF_GROUPS = "state/groups/group_rules.py"
+RULES_OF_GROUPS = "state/groups/classic_rules.py"
 CONSUMER = "state/groups/consumer_coordinator.py"
 CONSUMER_RULES = "state/groups/consumer_rules.py"
 COORDINATORS = "state/cluster/coordinators.py"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from brokertwin.errors import UserError
@@ -104,8 +105,35 @@ def test_end_without_a_transaction_is_noted() -> None:
     recording.init("a", 0)
     recording.end_txn("a", 0, committed=False)
     assert story(recording)[0][1] == [
-        "no transaction is open in the recording: aborted again, or empty"
+        "the recording shows no begin of a transaction: aborted again, or empty"
     ]
+
+
+def test_end_of_another_epoch_leaves_the_contents_of_its_transaction_unknown() -> None:
+    """KIP-890: each end raises the epoch, so the end of the first one is not recorded."""
+    recording = SyntheticRecording()
+    add(recording, epoch=1)
+    recording.end_txn("a", 2)
+    assert story(recording)[0][-1] == [
+        "the recording shows no begin of a transaction: committed again, or empty"
+    ]
+
+
+def test_marker_aborts_what_it_names_of_the_newest_transaction() -> None:
+    recording = SyntheticRecording()
+    add(recording, epoch=1)
+    recording.abort_marker(2)
+    markers = msgspec.json.decode(recording.exchanges[-1].request)
+    markers["markers"][0]["transactionResult"] = True
+    recording.exchanges[-1] = msgspec.structs.replace(
+        recording.exchanges[-1], request=msgspec.Raw(msgspec.json.encode(markers))
+    )
+    recording.take_in("a", 2)
+    recording.abort_marker(3)
+    recording.init("a", 4)
+    (ended,) = (e for e in story(recording)[1].ended if e.causes)
+    assert ended.began is not None
+    assert (ended.began.place, ended.epoch, [*ended.places]) == ("h:2000", 2, ["orders-0"])
 
 
 def test_verified_partition_is_not_taken_in() -> None:

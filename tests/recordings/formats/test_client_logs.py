@@ -105,6 +105,12 @@ def test_java_client_logs_have_bodies(tmp_path: Path) -> None:
     assert [each.api for each in group.story()] == ["JOIN_GROUP"]
 
 
+def test_latencies_of_logs_with_whole_seconds_are_unknown(tmp_path: Path) -> None:
+    (join,), ending = _story(tmp_path, re.sub(r"(:\d\d),\d{3}\]", r"\1]", JAVA))
+    assert join.said == "reason: it's, (new); response of broker 1"
+    assert ending[-1] == "JOIN_GROUP: 1 request"
+
+
 def test_kafkajs_errors_are_identified_by_text(tmp_path: Path) -> None:
     (join,), ending = _story(tmp_path, KAFKAJS)
     assert join.said == f"response of a broker after 3 ms; {NO_MEMBER}"
@@ -241,6 +247,7 @@ def test_clients_with_bodies_have_the_stories_of_groups_and_producers(tmp_path: 
 SENT = "[thrd:main]: b:1/1: Sent HeartbeatRequest (v3, 92 bytes @ 0, CorrId 14)"
 GOT = "[thrd:main]: b:1/1: Received HeartbeatResponse (v3, 6 bytes, CorrId 14, rtt 2.25ms)"
 FAILED = "[thrd:main]: b:1/1: HeartbeatRequest failed: Broker: Unknown member: actions Permanent"
+GROUP_FAILED = '[thrd:main]: Group "g" heartbeat error response in state up: Broker: Unknown member'
 BEAT = "Response Heartbeat(key: 12, version: 3)"
 FIELDS = {
     "logger": "kafkajs",
@@ -274,6 +281,12 @@ WRAPPERS = {
     "winston, simple": [f"{AT} debug: {BEAT} {json.dumps({'extra': FIELDS})}"],
     "winston, JSON": [
         json.dumps({"level": "debug", "message": BEAT, "extra": FIELDS, "timestamp": AT})
+    ],
+    "logfmt": [
+        f"ts={AT} client=a#consumer-1 msg={json.dumps(each)}" for each in (SENT, GOT, GROUP_FAILED)
+    ],
+    ".NET, with scopes": [
+        f"{AT} dbug: Kafka[0]\n      a#consumer-1 {each}" for each in (SENT, GOT, FAILED)
     ],
     "librdkafka-dotnet": [
         f"{AT} [Debug] From(a#consumer-1) {each}" for each in (SENT, GOT, FAILED)
@@ -313,6 +326,14 @@ def test_the_lines_of_other_loggers_are_read(tmp_path: Path, kind: str) -> None:
     assert beat.api == "HEARTBEAT"
     assert [each.code for each in beat.refused] == [25]
     assert beat.time == 1795165925412
+
+
+def test_java_util_logging_writes_the_time_before_the_message(tmp_path: Path) -> None:
+    said = "[Consumer clientId=reader-a] Attempt to heartbeat failed since group is rebalancing"
+    head = "Nov 20, 2026 9:12:05 AM org.apache.kafka.clients.ConsumerCoordinator handle"
+    (beat,), _ = _story(tmp_path, f"{head}\nINFO: {said}\n")
+    assert [each.code for each in beat.refused] == [27]
+    assert beat.time == 1795165925000
 
 
 def test_a_log_without_dates_is_refused_with_what_is_missing(tmp_path: Path) -> None:

@@ -293,6 +293,22 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     assert refusal(recording) == ()
 
 
+@pytest.mark.parametrize("connection", ["c", "d"])
+def test_a_member_of_a_coordinator_that_may_have_been_restarted_has_not_expired(
+    connection: str,
+) -> None:
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 6_000}
+    response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": ""}
+    recording.add("a", "JOIN_GROUP", request, response)
+    refused = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    recording.add("a", "HEARTBEAT", refused, {"errorCode": Error.UNKNOWN_MEMBER_ID}, at=9_000)
+    recording.exchanges[-1] = msgspec.structs.replace(
+        recording.exchanges[-1], connection=connection
+    )
+    assert [type(each) for each in refusal(recording)] == [MemberExpired] * (connection == "c")
+
+
 def test_the_generation_of_the_request_is_no_cause_of_its_refusal() -> None:
     recording = SyntheticRecording()
     recording.join("a", 2, ["a"])
@@ -341,6 +357,19 @@ def test_static_members_that_join_one_rebalance_are_all_new() -> None:
 
 
 # Offsets
+
+
+@pytest.mark.parametrize("is_precise", [True, False])
+def test_whole_seconds_do_not_show_which_transaction_committed_an_offset(is_precise: bool) -> None:
+    recording = SyntheticRecording()
+    recording.commit(9, api="TXN_OFFSET_COMMIT", at=1_000)
+    recording.end_txn("a", 0, at=3_000)
+    if not is_precise:
+        recording.exchanges = [
+            msgspec.structs.replace(e, end=e.end // 1000 * 1000) for e in recording.exchanges
+        ]
+    found = History(recording.exchanges).found(GROUPS, OffsetCommitted)
+    assert [each.offset for each in found] == [9] * is_precise
 
 
 def test_an_offset_that_an_offset_fetch_no_longer_returns_did_not_go_back() -> None:

@@ -103,8 +103,10 @@ def test_classic_member_gets_rebalance_in_progress_when_partitions_are_free() ->
     assert (member.beat(), member.owned) == (0, {"foo": [3, 4, 5]})
 
 
-def test_pending_joins_are_rejected_by_the_conversion() -> None:
-    bench, member = ConsumerBench(), Classic(ConsumerBench())
+@pytest.mark.parametrize(("regex", "error"), [(None, 0), ("[", 128)])
+def test_pending_joins_are_rejected_by_the_conversion(regex: str | None, error: int) -> None:
+    """They are rejected even if the heartbeat that converts the group is refused."""
+    bench = ConsumerBench()
     member = Classic(bench)
     member.join()
     waiting = send_join(bench, member)
@@ -114,10 +116,11 @@ def test_pending_joins_are_rejected_by_the_conversion() -> None:
     other.join()
     waiting = send_join(bench, other)
     assert waiting not in bench.responses
-    Consumer(bench, "new").beat()
+    assert bench.join("new", subscribedTopicRegex=regex)["errorCode"] == error
     reported = bench.responses[waiting]["response"]
     assert (reported["errorCode"], reported["memberId"]) == (27, other.member)
-    assert other.join() == 0
+    if not error:
+        assert other.join() == 0
 
 
 def _sync(member: Classic, generation: int, given: list[str]) -> dict[str, Any]:

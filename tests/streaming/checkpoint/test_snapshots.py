@@ -6,7 +6,7 @@ from pathlib import Path
 from brokertwin.errors import UserError
 from brokertwin.sinks.snapshot_store import Published
 from brokertwin.streaming.checkpoint import snapshots
-from brokertwin.streaming.checkpoint.snapshot_times import Every
+from brokertwin.streaming.checkpoint.snapshot_times import Interval
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import written
 
@@ -37,7 +37,7 @@ def test_snapshots_run_in_a_thread_and_failures_do_not_block(tmp_path: Path) -> 
         reported.release()
 
     checkpoint = tmp_path / "checkpoint"
-    thread = snapshots.Snapshotter(checkpoint, take, Every(batches=1), report, report_failure)
+    thread = snapshots.Snapshotter(checkpoint, take, Interval(batches=1), report, report_failure)
     thread.start()
     for batch in (3, 4, 5):
         commit(checkpoint, batch)

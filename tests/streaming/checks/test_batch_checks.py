@@ -15,7 +15,7 @@ from brokertwin.settings import load
 from brokertwin.sinks import snapshot_store
 from brokertwin.streaming.checks import snapshot_checks as checks
 from brokertwin.streaming.checks import suites
-from brokertwin.streaming.checks.batch_checks import BatchCheck, Policy, Standing, check_newest
+from brokertwin.streaming.checks.batch_checks import BatchCheck, NewestChecks, Policy, check_newest
 from brokertwin.streaming.checks.snapshot_checks import Checked, UnmetExpectation
 from tests.support import made_checkpoints
 from tests.support.patience import PATIENCE_S
@@ -32,7 +32,7 @@ HELD = "the check of micro-batch 5 is not met: expect_rows offset: 2 rows, such 
 )
 def test_violations_follow_the_policy(policy: Policy, held: str, is_stopped: bool) -> None:
     stop = threading.Event()
-    standing = Standing(policy, stop)
+    standing = NewestChecks(policy, stop)
     for batch, checked in ((3, GOOD), (4, HINT)):
         standing.add(batch, [BatchCheck(batch, checked)])
         assert (standing.holds, stop.is_set()) == ("", False)

@@ -9,7 +9,7 @@ from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.streaming.live import operator
 from brokertwin.streaming.live.halves import CONNECTION, KEPT_MS, Connection
 from brokertwin.streaming.live.kinds import HOUR_MS
-from brokertwin.streaming.live.reading import Half, TopicLine
+from brokertwin.streaming.live.reading import HalfExchange, TopicLine
 from tests.streaming.live.test_operator import KROXYLICIOUS, kinds, lines_of, wanted
 from tests.support.live import CLUSTER, START_MS, TRIGGER_MS, LiveTopics
 
@@ -150,7 +150,7 @@ def test_a_request_of_kroxylicious_waits_for_its_response_in_the_backlog() -> No
 
 
 def test_a_connection_is_over_when_no_request_waits_any_longer() -> None:
-    half = Half("log", 1, BEGIN, "s", b"{}", 1, "", 1)
+    half = HalfExchange("log", 1, BEGIN, "s", b"{}", 1, "", 1)
     stored = msgspec.msgpack.encode([half])
     assert not Connection(stored).is_over(BEGIN + KEPT_MS - 1)
     assert Connection(stored).is_over(BEGIN + KEPT_MS)
