@@ -334,8 +334,11 @@ def own_project(stranger: Stranger) -> None:
     """Use the fixture in a new project, from the light wheel."""
     stranger.types("pip wheel --quiet --no-deps --wheel-dir dist .")
     project = Path(tempfile.mkdtemp(prefix="first-hour-project-"))
-    page = (stranger.clone / "docs" / "testing.md").read_text(encoding="utf-8")
-    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    pages = [
+        stranger.clone / "docs" / page for page in ("tutorials/test-a-client.md", "testing.md")
+    ]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     for number, example in enumerate(examples):
         (project / f"test_{number}.py").write_text(example, encoding="utf-8")
     stranger.types(f"{sys.executable} -m venv venv", where=project)
@@ -346,9 +349,9 @@ def own_project(stranger: Stranger) -> None:
     for heavy in ("pyspark", "pandas", "great"):
         if re.search(rf"(?im)^{heavy}", packages):
             stranger.fails(f"the light wheel brings {heavy}")
-    stranger.types("venv/bin/pytest -q test_0.py", expected="1 passed", where=project)
+    stranger.types("venv/bin/pytest -q test_0.py test_1.py", expected="2 passed", where=project)
     stranger.types("venv/bin/pip install --quiet confluent-kafka", where=project)
-    stranger.types("venv/bin/pytest -q -W error test_1.py", expected="1 passed", where=project)
+    stranger.types("venv/bin/pytest -q -W error test_3.py", expected="1 passed", where=project)
 
 
 def own_cluster(stranger: Stranger) -> None:

@@ -228,13 +228,14 @@ def body(family: Family, struct: Struct) -> str:
     base = overlay.BASES.get(struct.path, "Body")
     is_request = family.is_of_request(struct)
     base += ", kw_only=True, forbid_unknown_fields=True" if is_request else ""
-    text = f'class {name}({base}):\n    """{_summary(family, struct)}"""\n'
+    summary = _summary(family, struct)
     fields = [
         *(lines.of(field) for field in struct.fields if _is_in_body(struct, field)),
         *(_ignored(field) for field in struct.fields if is_request and _is_left_out(struct, field)),
         *overlay.ADDED.get(struct.path, ()),
     ]
-    return text + ("\n" if fields else "") + "".join(f"    {each}\n" for each in fields)
+    text = f"class {name}({base}):\n{summary}" + ("\n" if summary and fields else "")
+    return text + "".join(f"    {each}\n" for each in fields)
 
 
 def _is_in_body(struct: Struct, field: dict[str, Any]) -> bool:
@@ -253,13 +254,12 @@ def _ignored(field: dict[str, Any]) -> str:
 
 
 def _summary(family: Family, struct: Struct) -> str:
-    if len(family.users_of(struct)) > 1:
-        return "A struct that several messages have."
-    if struct.path != struct.message:
-        return f"{struct.kind} of {struct.message}."
+    """The docstring of a message; a part has none."""
+    if len(family.users_of(struct)) > 1 or struct.path != struct.message:
+        return ""
     first, last = struct.versions
     versions = f"versions {first} to {last}" if first < last else f"version {first}"
-    return f"Kafka's {struct.message}, {versions}."
+    return f'    """Kafka\'s {struct.message}, {versions}."""\n'
 
 
 def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
@@ -267,7 +267,8 @@ def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
     names = family.names_in(struct)
     is_whole = struct.path == struct.message and name not in overlay.UNVERSIONED
     base = "RowPart" if not is_whole else "RowKey" if name.endswith("Key") else "Row"
-    text = f'class {name}({base}):\n    """{_summary(family, struct)}"""\n\n'
+    summary = _summary(family, struct)
+    text = f"class {name}({base}):\n{summary}" + ("\n" if summary else "")
     if base == "RowKey":
         text += f"    KIND: ClassVar = {message['apiKey']}\n"
     elif base == "Row":

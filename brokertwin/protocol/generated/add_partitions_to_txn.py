@@ -9,15 +9,11 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, since
 
 
 class AddPartitionsToTxnTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """AddPartitionsToTxnTopic of AddPartitionsToTxnRequest."""
-
     name: str
     partitions: list[Int32]
 
 
 class AddPartitionsToTxnTransaction(Body, kw_only=True, forbid_unknown_fields=True):
-    """AddPartitionsToTxnTransaction of AddPartitionsToTxnRequest."""
-
     transactional_id: str
     producer_id: Int64
     producer_epoch: Int16
@@ -36,22 +32,16 @@ class AddPartitionsToTxnRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class AddPartitionsToTxnPartitionResult(Body):
-    """AddPartitionsToTxnPartitionResult of AddPartitionsToTxnResponse."""
-
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
 
 
 class AddPartitionsToTxnTopicResult(Body):
-    """AddPartitionsToTxnTopicResult of AddPartitionsToTxnResponse."""
-
     name: str = ""
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
 
 
 class AddPartitionsToTxnResult(Body):
-    """AddPartitionsToTxnResult of AddPartitionsToTxnResponse."""
-
     transactional_id: str = ""
     topic_results: list[AddPartitionsToTxnTopicResult] = []
 

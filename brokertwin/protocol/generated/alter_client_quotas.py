@@ -8,16 +8,12 @@ from brokertwin.protocol.generated.shared import EntityData
 
 
 class OpData(Body, kw_only=True, forbid_unknown_fields=True):
-    """OpData of AlterClientQuotasRequest."""
-
     key: str
     value: Float64 = 0.0
     remove: bool = False
 
 
 class AlterClientQuotasRequestEntryData(Body, kw_only=True, forbid_unknown_fields=True):
-    """EntryData of AlterClientQuotasRequest."""
-
     entity: list[EntityData]
     ops: list[OpData]
 
@@ -30,8 +26,6 @@ class AlterClientQuotasRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class AlterClientQuotasResponseEntryData(Body):
-    """EntryData of AlterClientQuotasResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     entity: list[EntityData] = []

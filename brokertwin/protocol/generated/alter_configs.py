@@ -10,15 +10,11 @@ from brokertwin.protocol.bodies import Body, Int8
 
 
 class AlterConfigsRequestAlterableConfig(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterableConfig of AlterConfigsRequest."""
-
     name: str = ""
     value: str | None = None
 
 
 class AlterConfigsRequestAlterConfigsResource(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterConfigsResource of AlterConfigsRequest."""
-
     resource_type: Int8 = 0
     resource_name: str = ""
     configs: list[AlterConfigsRequestAlterableConfig] = []

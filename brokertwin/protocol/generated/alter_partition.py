@@ -9,15 +9,11 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int8, Int16, Int32, Int6
 
 
 class BrokerState(Body, kw_only=True, forbid_unknown_fields=True):
-    """BrokerState of AlterPartitionRequest."""
-
     broker_id: Int32
     broker_epoch: Int64 = -1
 
 
 class AlterPartitionRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionData of AlterPartitionRequest."""
-
     partition_index: Int32
     leader_epoch: Int32
     new_isr: Annotated[list[Int32], since(0, 2)] = []
@@ -27,8 +23,6 @@ class AlterPartitionRequestPartitionData(Body, kw_only=True, forbid_unknown_fiel
 
 
 class AlterPartitionRequestTopicData(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicData of AlterPartitionRequest."""
-
     topic_id: Uuid
     partitions: list[AlterPartitionRequestPartitionData] = []
 
@@ -42,8 +36,6 @@ class AlterPartitionRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class AlterPartitionResponsePartitionData(Body):
-    """PartitionData of AlterPartitionResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     leader_id: Int32 = 0
@@ -54,8 +46,6 @@ class AlterPartitionResponsePartitionData(Body):
 
 
 class AlterPartitionResponseTopicData(Body):
-    """TopicData of AlterPartitionResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[AlterPartitionResponsePartitionData] = []
 

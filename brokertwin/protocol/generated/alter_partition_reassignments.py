@@ -9,15 +9,11 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, since
 
 
 class ReassignablePartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """ReassignablePartition of AlterPartitionReassignmentsRequest."""
-
     partition_index: Int32
     replicas: list[Int32] | None = None
 
 
 class ReassignableTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """ReassignableTopic of AlterPartitionReassignmentsRequest."""
-
     name: str
     partitions: list[ReassignablePartition]
 
@@ -31,16 +27,12 @@ class AlterPartitionReassignmentsRequest(Body, kw_only=True, forbid_unknown_fiel
 
 
 class ReassignablePartitionResponse(Body):
-    """ReassignablePartitionResponse of AlterPartitionReassignmentsResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
 
 
 class ReassignableTopicResponse(Body):
-    """ReassignableTopicResponse of AlterPartitionReassignmentsResponse."""
-
     name: str = ""
     partitions: list[ReassignablePartitionResponse] = []
 

@@ -7,15 +7,11 @@ from brokertwin.protocol.bodies import Body, Int16, Int32
 
 
 class AlterReplicaLogDirTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterReplicaLogDirTopic of AlterReplicaLogDirsRequest."""
-
     name: str
     partitions: list[Int32]
 
 
 class AlterReplicaLogDir(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterReplicaLogDir of AlterReplicaLogDirsRequest."""
-
     path: str
     topics: list[AlterReplicaLogDirTopic]
 
@@ -27,15 +23,11 @@ class AlterReplicaLogDirsRequest(Body, kw_only=True, forbid_unknown_fields=True)
 
 
 class AlterReplicaLogDirPartitionResult(Body):
-    """AlterReplicaLogDirPartitionResult of AlterReplicaLogDirsResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class AlterReplicaLogDirTopicResult(Body):
-    """AlterReplicaLogDirTopicResult of AlterReplicaLogDirsResponse."""
-
     topic_name: str = ""
     partitions: list[AlterReplicaLogDirPartitionResult] = []
 

@@ -7,15 +7,11 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Int64, Uui
 
 
 class AlterShareGroupOffsetsRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterShareGroupOffsetsRequestPartition of AlterShareGroupOffsetsRequest."""
-
     partition_index: Int32
     start_offset: Int64
 
 
 class AlterShareGroupOffsetsRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterShareGroupOffsetsRequestTopic of AlterShareGroupOffsetsRequest."""
-
     topic_name: str
     partitions: list[AlterShareGroupOffsetsRequestPartition]
 
@@ -28,16 +24,12 @@ class AlterShareGroupOffsetsRequest(Body, kw_only=True, forbid_unknown_fields=Tr
 
 
 class AlterShareGroupOffsetsResponsePartition(Body):
-    """AlterShareGroupOffsetsResponsePartition of AlterShareGroupOffsetsResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
 
 
 class AlterShareGroupOffsetsResponseTopic(Body):
-    """AlterShareGroupOffsetsResponseTopic of AlterShareGroupOffsetsResponse."""
-
     topic_name: str = ""
     topic_id: Uuid = ZERO_UUID
     partitions: list[AlterShareGroupOffsetsResponsePartition] = []

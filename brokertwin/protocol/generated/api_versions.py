@@ -18,24 +18,18 @@ class ApiVersionsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ApiVersion(Body):
-    """ApiVersion of ApiVersionsResponse."""
-
     api_key: Int16 = 0
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class SupportedFeatureKey(Body):
-    """SupportedFeatureKey of ApiVersionsResponse."""
-
     name: str = ""
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class FinalizedFeatureKey(Body):
-    """FinalizedFeatureKey of ApiVersionsResponse."""
-
     name: str = ""
     max_version_level: Int16 = 0
     min_version_level: Int16 = 0

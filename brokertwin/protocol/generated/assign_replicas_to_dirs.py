@@ -7,21 +7,15 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Int64, Uui
 
 
 class AssignReplicasToDirsRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionData of AssignReplicasToDirsRequest."""
-
     partition_index: Int32
 
 
 class AssignReplicasToDirsRequestTopicData(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicData of AssignReplicasToDirsRequest."""
-
     topic_id: Uuid
     partitions: list[AssignReplicasToDirsRequestPartitionData] = []
 
 
 class AssignReplicasToDirsRequestDirectoryData(Body, kw_only=True, forbid_unknown_fields=True):
-    """DirectoryData of AssignReplicasToDirsRequest."""
-
     id: Uuid
     topics: list[AssignReplicasToDirsRequestTopicData] = []
 
@@ -35,22 +29,16 @@ class AssignReplicasToDirsRequest(Body, kw_only=True, forbid_unknown_fields=True
 
 
 class AssignReplicasToDirsResponsePartitionData(Body):
-    """PartitionData of AssignReplicasToDirsResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class AssignReplicasToDirsResponseTopicData(Body):
-    """TopicData of AssignReplicasToDirsResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[AssignReplicasToDirsResponsePartitionData] = []
 
 
 class AssignReplicasToDirsResponseDirectoryData(Body):
-    """DirectoryData of AssignReplicasToDirsResponse."""
-
     id: Uuid = ZERO_UUID
     topics: list[AssignReplicasToDirsResponseTopicData] = []
 

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, UInt16, Uuid, 
 
 
 class BrokerRegistrationRequestListener(Body, kw_only=True, forbid_unknown_fields=True):
-    """Listener of BrokerRegistrationRequest."""
-
     name: str
     host: str
     port: UInt16
@@ -18,8 +16,6 @@ class BrokerRegistrationRequestListener(Body, kw_only=True, forbid_unknown_field
 
 
 class Feature(Body, kw_only=True, forbid_unknown_fields=True):
-    """Feature of BrokerRegistrationRequest."""
-
     name: str
     min_supported_version: Int16
     max_supported_version: Int16

@@ -9,8 +9,6 @@ from brokertwin.protocol.rows import Row, RowPart
 
 
 class ConnectorTasks(RowPart):
-    """ConnectorTasks of ConnectAssignment."""
-
     connector: str = ""
     tasks: list[int] = []
 

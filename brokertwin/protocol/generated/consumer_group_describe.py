@@ -18,22 +18,16 @@ class ConsumerGroupDescribeRequest(Body, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ConsumerGroupDescribeResponseTopicPartitions(Body):
-    """TopicPartitions of ConsumerGroupDescribeResponse."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: str = ""
     partitions: list[Int32] = []
 
 
 class ConsumerGroupDescribeResponseAssignment(Body):
-    """Assignment of ConsumerGroupDescribeResponse."""
-
     topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = []
 
 
 class ConsumerGroupDescribeResponseMember(Body):
-    """Member of ConsumerGroupDescribeResponse."""
-
     member_id: str = ""
     instance_id: str | None = None
     rack_id: str | None = None
@@ -52,8 +46,6 @@ class ConsumerGroupDescribeResponseMember(Body):
 
 
 class ConsumerGroupDescribeResponseDescribedGroup(Body):
-    """DescribedGroup of ConsumerGroupDescribeResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     group_id: str = ""

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Uuid, since
 
 
 class ConsumerGroupHeartbeatTopicPartitions(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
@@ -31,8 +29,6 @@ class ConsumerGroupHeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ConsumerGroupHeartbeatResponseAssignment(Body):
-    """Assignment of ConsumerGroupHeartbeatResponse."""
-
     topic_partitions: list[ConsumerGroupHeartbeatTopicPartitions] = []
 
 

@@ -20,8 +20,6 @@ class ConsumerGroupCurrentMemberAssignmentKey(RowKey):
 
 
 class ConsumerGroupTopicPartitions(RowPart):
-    """TopicPartitions of ConsumerGroupCurrentMemberAssignmentValue."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[int] = []
     assignment_epochs: list[int] | None = []
@@ -47,15 +45,11 @@ class ConsumerGroupMemberMetadataKey(RowKey):
 
 
 class ClassicProtocol(RowPart):
-    """ClassicProtocol of ConsumerGroupMemberMetadataValue."""
-
     name: str = ""
     metadata: bytes = b""
 
 
 class ClassicMemberMetadata(RowPart):
-    """ClassicMemberMetadata of ConsumerGroupMemberMetadataValue."""
-
     session_timeout_ms: int = 0
     supported_protocols: list[ClassicProtocol] = []
 
@@ -125,8 +119,6 @@ class ConsumerGroupTargetAssignmentMemberKey(RowKey):
 
 
 class ConsumerGroupTopicPartition(RowPart):
-    """TopicPartition of ConsumerGroupTargetAssignmentMemberValue."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[int] = []
 

@@ -9,8 +9,6 @@ from brokertwin.protocol.rows import Row, RowPart
 
 
 class ConsumerProtocolTopicPartition(RowPart):
-    """A struct that several messages have."""
-
     topic: str = ""
     partitions: list[int] = []
 
@@ -35,8 +33,6 @@ class ConsumerProtocolSubscription(Row):
 
 
 class TopicAssignment(RowPart):
-    """TopicAssignment of StickyAssignorUserData."""
-
     topic: str = ""
     partitions: list[int] = []
 

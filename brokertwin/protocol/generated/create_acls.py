@@ -7,8 +7,6 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32
 
 
 class AclCreation(Body, kw_only=True, forbid_unknown_fields=True):
-    """AclCreation of CreateAclsRequest."""
-
     resource_type: Int8
     resource_name: str
     resource_pattern_type: Int8 = 3
@@ -25,8 +23,6 @@ class CreateAclsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class AclCreationResult(Body):
-    """AclCreationResult of CreateAclsResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = ""
 

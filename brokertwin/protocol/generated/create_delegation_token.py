@@ -12,8 +12,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, since
 
 
 class CreatableRenewers(Body, kw_only=True, forbid_unknown_fields=True):
-    """CreatableRenewers of CreateDelegationTokenRequest."""
-
     principal_type: str
     principal_name: str
 

@@ -7,14 +7,10 @@ from brokertwin.protocol.bodies import Body, Int16, Int32
 
 
 class CreatePartitionsAssignment(Body, kw_only=True, forbid_unknown_fields=True):
-    """CreatePartitionsAssignment of CreatePartitionsRequest."""
-
     broker_ids: list[Int32] = []
 
 
 class CreatePartitionsTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """CreatePartitionsTopic of CreatePartitionsRequest."""
-
     name: str
     count: Int32 = 0
     assignments: list[CreatePartitionsAssignment] | None = None
@@ -29,8 +25,6 @@ class CreatePartitionsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class CreatePartitionsTopicResult(Body):
-    """CreatePartitionsTopicResult of CreatePartitionsResponse."""
-
     name: str = ""
     error_code: Int16 = 0
     error_message: str | None = None

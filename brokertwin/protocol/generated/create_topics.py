@@ -9,22 +9,16 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
 
 
 class CreatableReplicaAssignment(Body, kw_only=True, forbid_unknown_fields=True):
-    """CreatableReplicaAssignment of CreateTopicsRequest."""
-
     partition_index: Int32
     broker_ids: list[Int32] = []
 
 
 class CreatableTopicConfig(Body, kw_only=True, forbid_unknown_fields=True):
-    """CreatableTopicConfig of CreateTopicsRequest."""
-
     name: str
     value: str | None = None
 
 
 class CreatableTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """CreatableTopic of CreateTopicsRequest."""
-
     name: str
     num_partitions: Int32 = -1
     replication_factor: Int16 = -1
@@ -41,8 +35,6 @@ class CreateTopicsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class CreatableTopicConfigs(Body):
-    """CreatableTopicConfigs of CreateTopicsResponse."""
-
     name: str = ""
     value: str | None = None
     read_only: bool = False
@@ -51,8 +43,6 @@ class CreatableTopicConfigs(Body):
 
 
 class CreatableTopicResult(Body):
-    """CreatableTopicResult of CreateTopicsResponse."""
-
     name: str = ""
     topic_id: Annotated[Uuid, since(7)] = ZERO_UUID
     error_code: Int16 = 0

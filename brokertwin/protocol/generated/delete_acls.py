@@ -14,8 +14,6 @@ class DeleteAclsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeleteAclsMatchingAcl(Body):
-    """DeleteAclsMatchingAcl of DeleteAclsResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     resource_type: Int8 = 0
@@ -28,8 +26,6 @@ class DeleteAclsMatchingAcl(Body):
 
 
 class DeleteAclsFilterResult(Body):
-    """DeleteAclsFilterResult of DeleteAclsResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     matching_acls: list[DeleteAclsMatchingAcl] = []

@@ -15,8 +15,6 @@ class DeleteGroupsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeletableGroupResult(Body):
-    """DeletableGroupResult of DeleteGroupsResponse."""
-
     group_id: str = ""
     error_code: Int16 = 0
     error_message: Annotated[str | None, since(3)] = None

@@ -7,15 +7,11 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64
 
 
 class DeleteRecordsPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """DeleteRecordsPartition of DeleteRecordsRequest."""
-
     partition_index: Int32
     offset: Int64
 
 
 class DeleteRecordsTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """DeleteRecordsTopic of DeleteRecordsRequest."""
-
     name: str
     partitions: list[DeleteRecordsPartition]
 
@@ -28,16 +24,12 @@ class DeleteRecordsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeleteRecordsPartitionResult(Body):
-    """DeleteRecordsPartitionResult of DeleteRecordsResponse."""
-
     partition_index: Int32 = 0
     low_watermark: Int64 = -1
     error_code: Int16 = 0
 
 
 class DeleteRecordsTopicResult(Body):
-    """DeleteRecordsTopicResult of DeleteRecordsResponse."""
-
     name: str = ""
     partitions: list[DeleteRecordsPartitionResult] = []
 

@@ -7,8 +7,6 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Uuid
 
 
 class DeleteShareGroupOffsetsRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """DeleteShareGroupOffsetsRequestTopic of DeleteShareGroupOffsetsRequest."""
-
     topic_name: str
 
 
@@ -20,8 +18,6 @@ class DeleteShareGroupOffsetsRequest(Body, kw_only=True, forbid_unknown_fields=T
 
 
 class DeleteShareGroupOffsetsResponseTopic(Body):
-    """DeleteShareGroupOffsetsResponseTopic of DeleteShareGroupOffsetsResponse."""
-
     topic_name: str = ""
     topic_id: Uuid = ZERO_UUID
     error_code: Int16 = 0

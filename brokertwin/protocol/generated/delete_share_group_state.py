@@ -7,14 +7,10 @@ from brokertwin.protocol.bodies import Body, Int32, Uuid
 
 
 class DeleteShareGroupStateRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionData of DeleteShareGroupStateRequest."""
-
     partition: Int32
 
 
 class DeleteStateData(Body, kw_only=True, forbid_unknown_fields=True):
-    """DeleteStateData of DeleteShareGroupStateRequest."""
-
     topic_id: Uuid
     partitions: list[DeleteShareGroupStateRequestPartitionData]
 

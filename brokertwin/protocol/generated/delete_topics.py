@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Uuid, sinc
 
 
 class DeleteTopicState(Body, kw_only=True, forbid_unknown_fields=True):
-    """DeleteTopicState of DeleteTopicsRequest."""
-
     name: str | None = None
     topic_id: Uuid = ZERO_UUID
 
@@ -24,8 +22,6 @@ class DeleteTopicsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeletableTopicResult(Body):
-    """DeletableTopicResult of DeleteTopicsResponse."""
-
     name: str | None = None
     topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
     error_code: Int16 = 0

@@ -7,8 +7,6 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32
 
 
 class AclDescription(Body):
-    """AclDescription of DescribeAclsResponse."""
-
     principal: str = ""
     host: str = ""
     operation: Int8 = 0
@@ -16,8 +14,6 @@ class AclDescription(Body):
 
 
 class DescribeAclsResource(Body):
-    """DescribeAclsResource of DescribeAclsResponse."""
-
     resource_type: Int8 = 0
     resource_name: str = ""
     pattern_type: Int8 = 3

@@ -8,8 +8,6 @@ from brokertwin.protocol.generated.shared import EntityData
 
 
 class ComponentData(Body, kw_only=True, forbid_unknown_fields=True):
-    """ComponentData of DescribeClientQuotasRequest."""
-
     entity_type: str
     match_type: Int8
     match: str | None = None
@@ -23,15 +21,11 @@ class DescribeClientQuotasRequest(Body, kw_only=True, forbid_unknown_fields=True
 
 
 class ValueData(Body):
-    """ValueData of DescribeClientQuotasResponse."""
-
     key: str = ""
     value: Float64 = 0.0
 
 
 class DescribeClientQuotasResponseEntryData(Body):
-    """EntryData of DescribeClientQuotasResponse."""
-
     entity: list[EntityData] = []
     values: list[ValueData] = []
 

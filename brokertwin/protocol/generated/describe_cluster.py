@@ -17,8 +17,6 @@ class DescribeClusterRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DescribeClusterBroker(Body):
-    """DescribeClusterBroker of DescribeClusterResponse."""
-
     broker_id: Int32 = 0
     host: str = ""
     port: Int32 = 0

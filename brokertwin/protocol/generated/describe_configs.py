@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32, since
 
 
 class DescribeConfigsResource(Body, kw_only=True, forbid_unknown_fields=True):
-    """DescribeConfigsResource of DescribeConfigsRequest."""
-
     resource_type: Int8 = 0
     resource_name: str = ""
     configuration_keys: list[str] | None = None
@@ -25,16 +23,12 @@ class DescribeConfigsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DescribeConfigsSynonym(Body):
-    """DescribeConfigsSynonym of DescribeConfigsResponse."""
-
     name: str = ""
     value: str | None = None
     source: Int8 = 0
 
 
 class DescribeConfigsResourceResult(Body):
-    """DescribeConfigsResourceResult of DescribeConfigsResponse."""
-
     name: str = ""
     value: str | None = None
     read_only: bool = False
@@ -46,8 +40,6 @@ class DescribeConfigsResourceResult(Body):
 
 
 class DescribeConfigsResult(Body):
-    """DescribeConfigsResult of DescribeConfigsResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = ""
     resource_type: Int8 = 0

@@ -12,8 +12,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, since
 
 
 class DescribeDelegationTokenOwner(Body, kw_only=True, forbid_unknown_fields=True):
-    """DescribeDelegationTokenOwner of DescribeDelegationTokenRequest."""
-
     principal_type: str
     principal_name: str
 
@@ -26,15 +24,11 @@ class DescribeDelegationTokenRequest(Body, kw_only=True, forbid_unknown_fields=T
 
 
 class DescribedDelegationTokenRenewer(Body):
-    """DescribedDelegationTokenRenewer of DescribeDelegationTokenResponse."""
-
     principal_type: str = ""
     principal_name: str = ""
 
 
 class DescribedDelegationToken(Body):
-    """DescribedDelegationToken of DescribeDelegationTokenResponse."""
-
     principal_type: str = ""
     principal_name: str = ""
     token_requester_principal_type: Annotated[str, since(3)] = ""

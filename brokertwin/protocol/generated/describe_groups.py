@@ -16,8 +16,6 @@ class DescribeGroupsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DescribedGroupMember(Body):
-    """DescribedGroupMember of DescribeGroupsResponse."""
-
     member_id: str = ""
     group_instance_id: Annotated[str | None, since(4)] = None
     client_id: str = ""
@@ -27,8 +25,6 @@ class DescribedGroupMember(Body):
 
 
 class DescribeGroupsResponseDescribedGroup(Body):
-    """DescribedGroup of DescribeGroupsResponse."""
-
     error_code: Int16 = 0
     error_message: Annotated[str | None, since(6)] = None
     group_id: str = ""

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, since
 
 
 class DescribableLogDirTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """DescribableLogDirTopic of DescribeLogDirsRequest."""
-
     topic: str
     partitions: list[Int32]
 
@@ -22,8 +20,6 @@ class DescribeLogDirsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DescribeLogDirsPartition(Body):
-    """DescribeLogDirsPartition of DescribeLogDirsResponse."""
-
     partition_index: Int32 = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
@@ -31,15 +27,11 @@ class DescribeLogDirsPartition(Body):
 
 
 class DescribeLogDirsTopic(Body):
-    """DescribeLogDirsTopic of DescribeLogDirsResponse."""
-
     name: str = ""
     partitions: list[DescribeLogDirsPartition] = []
 
 
 class DescribeLogDirsResult(Body):
-    """DescribeLogDirsResult of DescribeLogDirsResponse."""
-
     error_code: Int16 = 0
     log_dir: str = ""
     topics: list[DescribeLogDirsTopic] = []

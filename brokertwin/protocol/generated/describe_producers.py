@@ -7,8 +7,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64
 
 
 class DescribeProducersRequestTopicRequest(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicRequest of DescribeProducersRequest."""
-
     name: str = ""
     partition_indexes: list[Int32] = []
 
@@ -20,8 +18,6 @@ class DescribeProducersRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ProducerState(Body):
-    """ProducerState of DescribeProducersResponse."""
-
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0
     last_sequence: Int32 = -1
@@ -31,8 +27,6 @@ class ProducerState(Body):
 
 
 class PartitionResponse(Body):
-    """PartitionResponse of DescribeProducersResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
@@ -40,8 +34,6 @@ class PartitionResponse(Body):
 
 
 class TopicResponse(Body):
-    """TopicResponse of DescribeProducersResponse."""
-
     name: str = ""
     partitions: list[PartitionResponse] = []
 

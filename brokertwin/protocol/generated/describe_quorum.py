@@ -9,14 +9,10 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Int64, UIn
 
 
 class DescribeQuorumRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionData of DescribeQuorumRequest."""
-
     partition_index: Int32
 
 
 class DescribeQuorumRequestTopicData(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicData of DescribeQuorumRequest."""
-
     topic_name: str
     partitions: list[DescribeQuorumRequestPartitionData]
 
@@ -28,8 +24,6 @@ class DescribeQuorumRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class DescribeQuorumResponseReplicaState(Body):
-    """ReplicaState of DescribeQuorumResponse."""
-
     replica_id: Int32 = 0
     replica_directory_id: Annotated[Uuid, since(2)] = ZERO_UUID
     log_end_offset: Int64 = 0
@@ -38,8 +32,6 @@ class DescribeQuorumResponseReplicaState(Body):
 
 
 class DescribeQuorumResponsePartitionData(Body):
-    """PartitionData of DescribeQuorumResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: Annotated[str | None, since(2)] = ""
@@ -51,23 +43,17 @@ class DescribeQuorumResponsePartitionData(Body):
 
 
 class DescribeQuorumResponseTopicData(Body):
-    """TopicData of DescribeQuorumResponse."""
-
     topic_name: str = ""
     partitions: list[DescribeQuorumResponsePartitionData] = []
 
 
 class DescribeQuorumResponseListener(Body):
-    """Listener of DescribeQuorumResponse."""
-
     name: str = ""
     host: str = ""
     port: UInt16 = 0
 
 
 class Node(Body):
-    """Node of DescribeQuorumResponse."""
-
     node_id: Int32 = 0
     listeners: list[DescribeQuorumResponseListener] = []
 

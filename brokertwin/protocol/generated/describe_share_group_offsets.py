@@ -9,15 +9,11 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Int64, Uui
 
 
 class DescribeShareGroupOffsetsRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """DescribeShareGroupOffsetsRequestTopic of DescribeShareGroupOffsetsRequest."""
-
     topic_name: str
     partitions: list[Int32]
 
 
 class DescribeShareGroupOffsetsRequestGroup(Body, kw_only=True, forbid_unknown_fields=True):
-    """DescribeShareGroupOffsetsRequestGroup of DescribeShareGroupOffsetsRequest."""
-
     group_id: str
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = None
 
@@ -29,8 +25,6 @@ class DescribeShareGroupOffsetsRequest(Body, kw_only=True, forbid_unknown_fields
 
 
 class DescribeShareGroupOffsetsResponsePartition(Body):
-    """DescribeShareGroupOffsetsResponsePartition of DescribeShareGroupOffsetsResponse."""
-
     partition_index: Int32 = 0
     start_offset: Int64 = -1
     leader_epoch: Int32 = 0
@@ -40,16 +34,12 @@ class DescribeShareGroupOffsetsResponsePartition(Body):
 
 
 class DescribeShareGroupOffsetsResponseTopic(Body):
-    """DescribeShareGroupOffsetsResponseTopic of DescribeShareGroupOffsetsResponse."""
-
     topic_name: str = ""
     topic_id: Uuid = ZERO_UUID
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = []
 
 
 class DescribeShareGroupOffsetsResponseGroup(Body):
-    """DescribeShareGroupOffsetsResponseGroup of DescribeShareGroupOffsetsResponse."""
-
     group_id: str = ""
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     error_code: Int16 = 0

@@ -7,14 +7,10 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Uuid
 
 
 class DescribeTopicPartitionsRequestTopicRequest(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicRequest of DescribeTopicPartitionsRequest."""
-
     name: str = ""
 
 
 class Cursor(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     topic_name: str
     partition_index: Int32
 
@@ -28,8 +24,6 @@ class DescribeTopicPartitionsRequest(Body, kw_only=True, forbid_unknown_fields=T
 
 
 class DescribeTopicPartitionsResponsePartition(Body):
-    """DescribeTopicPartitionsResponsePartition of DescribeTopicPartitionsResponse."""
-
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -42,8 +36,6 @@ class DescribeTopicPartitionsResponsePartition(Body):
 
 
 class DescribeTopicPartitionsResponseTopic(Body):
-    """DescribeTopicPartitionsResponseTopic of DescribeTopicPartitionsResponse."""
-
     error_code: Int16 = 0
     name: str | None = None
     topic_id: Uuid = ZERO_UUID

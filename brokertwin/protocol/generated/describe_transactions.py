@@ -13,15 +13,11 @@ class DescribeTransactionsRequest(Body, kw_only=True, forbid_unknown_fields=True
 
 
 class DescribeTransactionsResponseTopicData(Body):
-    """TopicData of DescribeTransactionsResponse."""
-
     topic: str = ""
     partitions: list[Int32] = []
 
 
 class DescribeTransactionsResponseTransactionState(Body):
-    """TransactionState of DescribeTransactionsResponse."""
-
     error_code: Int16 = 0
     transactional_id: str = ""
     transaction_state: str = ""

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32, since
 
 
 class ElectLeadersRequestTopicPartitions(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicPartitions of ElectLeadersRequest."""
-
     topic: str
     partitions: list[Int32]
 
@@ -24,16 +22,12 @@ class ElectLeadersRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ElectLeadersResponsePartitionResult(Body):
-    """PartitionResult of ElectLeadersResponse."""
-
     partition_id: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
 
 
 class ReplicaElectionResult(Body):
-    """ReplicaElectionResult of ElectLeadersResponse."""
-
     topic: str = ""
     partition_result: list[ElectLeadersResponsePartitionResult] = []
 

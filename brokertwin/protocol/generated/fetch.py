@@ -23,15 +23,11 @@ from brokertwin.protocol.generated.shared import LeaderIdAndEpoch, NodeEndpoint
 
 
 class FetchRequestReplicaState(Body, kw_only=True, forbid_unknown_fields=True):
-    """ReplicaState of FetchRequest."""
-
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """FetchPartition of FetchRequest."""
-
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, since(9)] = -1
     fetch_offset: Int64 = 0
@@ -43,16 +39,12 @@ class FetchRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class FetchRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """FetchTopic of FetchRequest."""
-
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
     partitions: list[FetchRequestPartition] = []
 
 
 class FetchRequestForgottenTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """ForgottenTopic of FetchRequest."""
-
     topic: Annotated[str, since(7, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
     partitions: list[Int32] = []
@@ -78,22 +70,16 @@ class FetchRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class FetchResponseEpochEndOffset(Body):
-    """EpochEndOffset of FetchResponse."""
-
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 class AbortedTransaction(Body):
-    """AbortedTransaction of FetchResponse."""
-
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
 class FetchResponsePartitionData(Body, gc=False):
-    """PartitionData of FetchResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = -1
@@ -110,8 +96,6 @@ class FetchResponsePartitionData(Body, gc=False):
 
 
 class FetchableTopicResponse(Body):
-    """FetchableTopicResponse of FetchResponse."""
-
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
     partitions: list[FetchResponsePartitionData] = []

@@ -17,8 +17,6 @@ class FindCoordinatorRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class Coordinator(Body):
-    """Coordinator of FindCoordinatorResponse."""
-
     key: str = ""
     node_id: Int32 = -1
     host: str = ""

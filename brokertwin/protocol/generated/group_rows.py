@@ -16,8 +16,6 @@ class GroupMetadataKey(RowKey):
 
 
 class MemberMetadata(RowPart):
-    """MemberMetadata of GroupMetadataValue."""
-
     member_id: str = ""
     group_instance_id: str | None = None
     client_id: str = ""

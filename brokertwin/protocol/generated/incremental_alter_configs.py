@@ -10,8 +10,6 @@ from brokertwin.protocol.bodies import Body, Int8
 
 
 class IncrementalAlterConfigsRequestAlterableConfig(Body, kw_only=True, forbid_unknown_fields=True):
-    """AlterableConfig of IncrementalAlterConfigsRequest."""
-
     name: str = ""
     config_operation: Int8 = 0
     value: str | None = None
@@ -20,8 +18,6 @@ class IncrementalAlterConfigsRequestAlterableConfig(Body, kw_only=True, forbid_u
 class IncrementalAlterConfigsRequestAlterConfigsResource(
     Body, kw_only=True, forbid_unknown_fields=True
 ):
-    """AlterConfigsResource of IncrementalAlterConfigsRequest."""
-
     resource_type: Int8 = 0
     resource_name: str = ""
     configs: list[IncrementalAlterConfigsRequestAlterableConfig] = []

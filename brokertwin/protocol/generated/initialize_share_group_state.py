@@ -7,16 +7,12 @@ from brokertwin.protocol.bodies import Body, Int32, Int64, Uuid
 
 
 class InitializeShareGroupStateRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionData of InitializeShareGroupStateRequest."""
-
     partition: Int32
     state_epoch: Int32
     start_offset: Int64
 
 
 class InitializeStateData(Body, kw_only=True, forbid_unknown_fields=True):
-    """InitializeStateData of InitializeShareGroupStateRequest."""
-
     topic_id: Uuid
     partitions: list[InitializeShareGroupStateRequestPartitionData]
 

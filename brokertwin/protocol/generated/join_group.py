@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, since
 
 
 class JoinGroupRequestProtocol(Body, kw_only=True, forbid_unknown_fields=True):
-    """JoinGroupRequestProtocol of JoinGroupRequest."""
-
     name: str
     metadata: str = ""
 
@@ -29,8 +27,6 @@ class JoinGroupRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class JoinGroupResponseMember(Body):
-    """JoinGroupResponseMember of JoinGroupResponse."""
-
     member_id: str = ""
     group_instance_id: Annotated[str | None, since(5)] = None
     metadata: str = ""

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, since
 
 
 class MemberIdentity(Body, kw_only=True, forbid_unknown_fields=True):
-    """MemberIdentity of LeaveGroupRequest."""
-
     member_id: str
     group_instance_id: str | None = None
     reason: Annotated[str | None, since(5)] = None
@@ -25,8 +23,6 @@ class LeaveGroupRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class MemberResponse(Body):
-    """MemberResponse of LeaveGroupResponse."""
-
     member_id: str = ""
     group_instance_id: str | None = None
     error_code: Int16 = 0

@@ -15,8 +15,6 @@ class ListConfigResourcesRequest(Body, kw_only=True, forbid_unknown_fields=True)
 
 
 class ConfigResource(Body):
-    """ConfigResource of ListConfigResourcesResponse."""
-
     resource_name: str = ""
     resource_type: Annotated[Int8, since(1)] = 16
 

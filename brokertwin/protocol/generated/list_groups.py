@@ -16,8 +16,6 @@ class ListGroupsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ListedGroup(Body):
-    """ListedGroup of ListGroupsResponse."""
-
     group_id: str = ""
     protocol_type: str = ""
     group_state: Annotated[str, since(4)] = ""

@@ -10,16 +10,12 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32, Int64, since, t
 
 
 class ListOffsetsPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """ListOffsetsPartition of ListOffsetsRequest."""
-
     partition_index: Int32
     current_leader_epoch: Annotated[Int32, since(4)] = -1
     timestamp: Int64
 
 
 class ListOffsetsTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """ListOffsetsTopic of ListOffsetsRequest."""
-
     name: str
     partitions: list[ListOffsetsPartition]
 
@@ -34,8 +30,6 @@ class ListOffsetsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ListOffsetsPartitionResponse(Body):
-    """ListOffsetsPartitionResponse of ListOffsetsResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     timestamp: Int64 = -1
@@ -45,8 +39,6 @@ class ListOffsetsPartitionResponse(Body):
 
 
 class ListOffsetsTopicResponse(Body):
-    """ListOffsetsTopicResponse of ListOffsetsResponse."""
-
     name: str = ""
     partitions: list[ListOffsetsPartitionResponse] = []
 

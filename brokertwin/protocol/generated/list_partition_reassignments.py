@@ -7,8 +7,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32
 
 
 class ListPartitionReassignmentsTopics(Body, kw_only=True, forbid_unknown_fields=True):
-    """ListPartitionReassignmentsTopics of ListPartitionReassignmentsRequest."""
-
     name: str
     partition_indexes: list[Int32]
 
@@ -21,8 +19,6 @@ class ListPartitionReassignmentsRequest(Body, kw_only=True, forbid_unknown_field
 
 
 class OngoingPartitionReassignment(Body):
-    """OngoingPartitionReassignment of ListPartitionReassignmentsResponse."""
-
     partition_index: Int32 = 0
     replicas: list[Int32] = []
     adding_replicas: list[Int32] = []
@@ -30,8 +26,6 @@ class OngoingPartitionReassignment(Body):
 
 
 class OngoingTopicReassignment(Body):
-    """OngoingTopicReassignment of ListPartitionReassignmentsResponse."""
-
     name: str = ""
     partitions: list[OngoingPartitionReassignment] = []
 

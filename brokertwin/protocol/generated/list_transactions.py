@@ -18,8 +18,6 @@ class ListTransactionsRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ListTransactionsResponseTransactionState(Body):
-    """TransactionState of ListTransactionsResponse."""
-
     transactional_id: str = ""
     producer_id: Int64 = 0
     transaction_state: str = ""

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, CachedBody, Int16, Int32
 
 
 class MetadataRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """MetadataRequestTopic of MetadataRequest."""
-
     topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
     name: str | None = None
 
@@ -25,8 +23,6 @@ class MetadataRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class MetadataResponseBroker(Body):
-    """MetadataResponseBroker of MetadataResponse."""
-
     node_id: Int32 = 0
     host: str = ""
     port: Int32 = 0
@@ -34,8 +30,6 @@ class MetadataResponseBroker(Body):
 
 
 class MetadataResponsePartition(Body):
-    """MetadataResponsePartition of MetadataResponse."""
-
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -46,8 +40,6 @@ class MetadataResponsePartition(Body):
 
 
 class MetadataResponseTopic(CachedBody):
-    """MetadataResponseTopic of MetadataResponse."""
-
     error_code: Int16 = 0
     name: str | None = None
     topic_id: Annotated[Uuid, since(10)] = ZERO_UUID

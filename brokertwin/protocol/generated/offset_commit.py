@@ -12,8 +12,6 @@ from brokertwin.protocol.generated.shared import OffsetCommitResponsePartition
 
 
 class OffsetCommitRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetCommitRequestPartition of OffsetCommitRequest."""
-
     partition_index: Int32
     committed_offset: Int64
     committed_leader_epoch: Annotated[Int32, since(6)] = -1
@@ -21,8 +19,6 @@ class OffsetCommitRequestPartition(Body, kw_only=True, forbid_unknown_fields=Tru
 
 
 class OffsetCommitRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetCommitRequestTopic of OffsetCommitRequest."""
-
     name: Annotated[str, since(0, 9)] = ""
     topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
     partitions: list[OffsetCommitRequestPartition]
@@ -40,8 +36,6 @@ class OffsetCommitRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class OffsetCommitResponseTopic(Body):
-    """OffsetCommitResponseTopic of OffsetCommitResponse."""
-
     name: Annotated[str | UnsetType, given(0, 9)] = UNSET
     topic_id: Annotated[Uuid | UnsetType, given(10)] = UNSET
     partitions: list[OffsetCommitResponsePartition] = []

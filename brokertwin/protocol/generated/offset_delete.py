@@ -7,14 +7,10 @@ from brokertwin.protocol.bodies import Body, Int16, Int32
 
 
 class OffsetDeleteRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetDeleteRequestPartition of OffsetDeleteRequest."""
-
     partition_index: Int32
 
 
 class OffsetDeleteRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetDeleteRequestTopic of OffsetDeleteRequest."""
-
     name: str
     partitions: list[OffsetDeleteRequestPartition]
 
@@ -27,15 +23,11 @@ class OffsetDeleteRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class OffsetDeleteResponsePartition(Body):
-    """OffsetDeleteResponsePartition of OffsetDeleteResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetDeleteResponseTopic(Body):
-    """OffsetDeleteResponseTopic of OffsetDeleteResponse."""
-
     name: str = ""
     partitions: list[OffsetDeleteResponsePartition] = []
 

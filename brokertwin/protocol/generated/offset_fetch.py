@@ -11,16 +11,12 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Int64, Uui
 
 
 class OffsetFetchRequestTopics(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetFetchRequestTopics of OffsetFetchRequest."""
-
     name: Annotated[str, since(0, 9)] = ""
     topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
     partition_indexes: list[Int32]
 
 
 class OffsetFetchRequestGroup(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetFetchRequestGroup of OffsetFetchRequest."""
-
     group_id: str
     member_id: Annotated[str | None, since(9)] = None
     member_epoch: Annotated[Int32, since(9)] = -1
@@ -37,8 +33,6 @@ class OffsetFetchRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class OffsetFetchResponsePartitions(Body):
-    """OffsetFetchResponsePartitions of OffsetFetchResponse."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = -1
     committed_leader_epoch: Annotated[Int32, since(5)] = -1
@@ -48,16 +42,12 @@ class OffsetFetchResponsePartitions(Body):
 
 
 class OffsetFetchResponseTopics(Body):
-    """OffsetFetchResponseTopics of OffsetFetchResponse."""
-
     name: Annotated[str, since(0, 9)] = ""
     topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
     partitions: list[OffsetFetchResponsePartitions] = []
 
 
 class OffsetFetchResponseGroup(Body):
-    """OffsetFetchResponseGroup of OffsetFetchResponse."""
-
     group_id: str = ""
     topics: list[OffsetFetchResponseTopics] = []
     error_code: Int16 = 0

@@ -9,16 +9,12 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, since
 
 
 class OffsetForLeaderPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetForLeaderPartition of OffsetForLeaderEpochRequest."""
-
     partition: Int32 = 0
     current_leader_epoch: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class OffsetForLeaderTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """OffsetForLeaderTopic of OffsetForLeaderEpochRequest."""
-
     topic: str = ""
     partitions: list[OffsetForLeaderPartition] = []
 
@@ -31,8 +27,6 @@ class OffsetForLeaderEpochRequest(Body, kw_only=True, forbid_unknown_fields=True
 
 
 class OffsetForLeaderEpochResponseEpochEndOffset(Body):
-    """EpochEndOffset of OffsetForLeaderEpochResponse."""
-
     error_code: Int16 = 0
     partition: Int32 = 0
     leader_epoch: Int32 = -1
@@ -40,8 +34,6 @@ class OffsetForLeaderEpochResponseEpochEndOffset(Body):
 
 
 class OffsetForLeaderTopicResult(Body):
-    """OffsetForLeaderTopicResult of OffsetForLeaderEpochResponse."""
-
     topic: str = ""
     partitions: list[OffsetForLeaderEpochResponseEpochEndOffset] = []
 

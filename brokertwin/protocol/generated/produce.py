@@ -24,8 +24,6 @@ from brokertwin.protocol.generated.shared import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionProduceData of ProduceRequest."""
-
     index: Int32 = 0
     records: UnsetType | None = UNSET
     records_size_in_bytes: Int32 = 0
@@ -35,8 +33,6 @@ class PartitionProduceData(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class TopicProduceData(Body, kw_only=True, forbid_unknown_fields=True):
-    """TopicProduceData of ProduceRequest."""
-
     name: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
     partition_data: list[PartitionProduceData] = []
@@ -53,15 +49,11 @@ class ProduceRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class BatchIndexAndErrorMessage(Body):
-    """BatchIndexAndErrorMessage of ProduceResponse."""
-
     batch_index: Int32 = 0
     batch_index_error_message: str | None = None
 
 
 class PartitionProduceResponse(Body, gc=False):
-    """PartitionProduceResponse of ProduceResponse."""
-
     index: Int32 = 0
     error_code: Int16 = 0
     base_offset: Int64 = -1
@@ -74,8 +66,6 @@ class PartitionProduceResponse(Body, gc=False):
 
 
 class TopicProduceResponse(Body):
-    """TopicProduceResponse of ProduceResponse."""
-
     name: Annotated[str | UnsetType, given(0, 12)] = UNSET
     topic_id: Annotated[Uuid | UnsetType, given(13)] = UNSET
     partition_responses: list[PartitionProduceResponse] = []

@@ -8,8 +8,6 @@ from brokertwin.protocol.generated.shared import StateBatch
 
 
 class ReadShareGroupStateResponsePartitionResult(Body):
-    """PartitionResult of ReadShareGroupStateResponse."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
@@ -19,8 +17,6 @@ class ReadShareGroupStateResponsePartitionResult(Body):
 
 
 class ReadStateResult(Body):
-    """ReadStateResult of ReadShareGroupStateResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[ReadShareGroupStateResponsePartitionResult] = []
 

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Int64, Uui
 
 
 class ReadShareGroupStateSummaryResponsePartitionResult(Body):
-    """PartitionResult of ReadShareGroupStateSummaryResponse."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
@@ -21,8 +19,6 @@ class ReadShareGroupStateSummaryResponsePartitionResult(Body):
 
 
 class ReadStateSummaryResult(Body):
-    """ReadStateSummaryResult of ReadShareGroupStateSummaryResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[ReadShareGroupStateSummaryResponsePartitionResult] = []
 

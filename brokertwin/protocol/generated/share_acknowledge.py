@@ -26,8 +26,6 @@ class ShareAcknowledgeRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ShareAcknowledgeResponsePartitionData(Body):
-    """PartitionData of ShareAcknowledgeResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
@@ -35,8 +33,6 @@ class ShareAcknowledgeResponsePartitionData(Body):
 
 
 class ShareAcknowledgeTopicResponse(Body):
-    """ShareAcknowledgeTopicResponse of ShareAcknowledgeResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[ShareAcknowledgeResponsePartitionData] = []
 

@@ -28,8 +28,6 @@ from brokertwin.protocol.generated.shared import (
 
 
 class ShareFetchRequestForgottenTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """ForgottenTopic of ShareFetchRequest."""
-
     topic_id: Uuid
     partitions: list[Int32] = []
 
@@ -52,16 +50,12 @@ class ShareFetchRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class AcquiredRecords(Body):
-    """AcquiredRecords of ShareFetchResponse."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_count: Int16 = 0
 
 
 class ShareFetchResponsePartitionData(Body):
-    """PartitionData of ShareFetchResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
@@ -76,8 +70,6 @@ class ShareFetchResponsePartitionData(Body):
 
 
 class ShareFetchableTopicResponse(Body):
-    """ShareFetchableTopicResponse of ShareFetchResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[ShareFetchResponsePartitionData] = []
 

@@ -16,22 +16,16 @@ class ShareGroupDescribeRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ShareGroupDescribeResponseTopicPartitions(Body):
-    """TopicPartitions of ShareGroupDescribeResponse."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: str = ""
     partitions: list[Int32] = []
 
 
 class ShareGroupDescribeResponseAssignment(Body):
-    """Assignment of ShareGroupDescribeResponse."""
-
     topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = []
 
 
 class ShareGroupDescribeResponseMember(Body):
-    """Member of ShareGroupDescribeResponse."""
-
     member_id: str = ""
     rack_id: str | None = None
     member_epoch: Int32 = 0
@@ -44,8 +38,6 @@ class ShareGroupDescribeResponseMember(Body):
 
 
 class ShareGroupDescribeResponseDescribedGroup(Body):
-    """DescribedGroup of ShareGroupDescribeResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     group_id: str = ""

@@ -17,15 +17,11 @@ class ShareGroupHeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=True)
 
 
 class ShareGroupHeartbeatResponseTopicPartitions(Body):
-    """TopicPartitions of ShareGroupHeartbeatResponse."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[Int32] = []
 
 
 class ShareGroupHeartbeatResponseAssignment(Body):
-    """Assignment of ShareGroupHeartbeatResponse."""
-
     topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = []
 
 

@@ -18,8 +18,6 @@ class ShareGroupCurrentMemberAssignmentKey(RowKey):
 
 
 class ShareGroupTopicPartitions(RowPart):
-    """TopicPartitions of ShareGroupCurrentMemberAssignmentValue."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[int] = []
 
@@ -75,8 +73,6 @@ class ShareGroupStatePartitionMetadataKey(RowKey):
 
 
 class TopicPartitionsInfo(RowPart):
-    """TopicPartitionsInfo of ShareGroupStatePartitionMetadataValue."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: str = ""
     partitions: list[int] = []
@@ -84,8 +80,6 @@ class TopicPartitionsInfo(RowPart):
 
 
 class ShareGroupTopicInfo(RowPart):
-    """TopicInfo of ShareGroupStatePartitionMetadataValue."""
-
     topic_id: Uuid = ZERO_UUID
     topic_name: str = ""
 
@@ -108,8 +102,6 @@ class ShareGroupTargetAssignmentMemberKey(RowKey):
 
 
 class ShareGroupTopicPartition(RowPart):
-    """TopicPartition of ShareGroupTargetAssignmentMemberValue."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[int] = []
 

@@ -19,8 +19,6 @@ class ShareSnapshotKey(RowKey):
 
 
 class ShareRowBatch(RowPart):
-    """A struct that several messages have."""
-
     first_offset: int = 0
     last_offset: int = 0
     delivery_state: int = 0

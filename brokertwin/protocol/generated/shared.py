@@ -7,15 +7,11 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Int8, Int16, Int32, Int6
 
 
 class EntityData(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     entity_type: str
     entity_name: str | None = None
 
 
 class AlterConfigsResourceResponse(Body):
-    """A struct that several messages have."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     resource_type: Int8 = 0
@@ -23,15 +19,11 @@ class AlterConfigsResourceResponse(Body):
 
 
 class AlterConfigsResponse(Body):
-    """A struct that several messages have."""
-
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = []
 
 
 class AclFilter(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     resource_type_filter: Int8 = 1
     resource_name_filter: str | None = None
     pattern_type_filter: Int8 = 3
@@ -42,36 +34,26 @@ class AclFilter(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class ShareGroupStatePartitionResult(Body):
-    """A struct that several messages have."""
-
     partition: Int32 = 0
     error_code: Int16 = 0
     error_message: str | None = None
 
 
 class ShareGroupStateResult(Body):
-    """A struct that several messages have."""
-
     topic_id: Uuid = ZERO_UUID
     partitions: list[ShareGroupStatePartitionResult] = []
 
 
 class ShareGroupStateResponse(Body):
-    """A struct that several messages have."""
-
     results: list[ShareGroupStateResult] = []
 
 
 class LeaderIdAndEpoch(Body):
-    """A struct that several messages have."""
-
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class NodeEndpoint(Body):
-    """A struct that several messages have."""
-
     node_id: Int32 = 0
     host: str = ""
     port: Int32 = 0
@@ -79,36 +61,26 @@ class NodeEndpoint(Body):
 
 
 class OffsetCommitResponsePartition(Body):
-    """A struct that several messages have."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class ReadStatePartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     partition: Int32
     leader_epoch: Int32 = 0
 
 
 class ReadStateData(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     topic_id: Uuid
     partitions: list[ReadStatePartition]
 
 
 class ReadShareGroupStateRequest(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     group_id: str
     topics: list[ReadStateData]
 
 
 class StateBatch(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     first_offset: Int64
     last_offset: Int64
     delivery_state: Int8
@@ -116,44 +88,32 @@ class StateBatch(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class AcknowledgementBatch(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     first_offset: Int64
     last_offset: Int64
     acknowledge_types: list[Int8]
 
 
 class ShareFetchPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class ShareFetchTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     topic_id: Uuid
     partitions: list[ShareFetchPartition] = []
 
 
 class ShareLeaderIdAndEpoch(Body):
-    """A struct that several messages have."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
 
 class StreamsKeyValue(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     key: str
     value: str
 
 
 class StreamsTopicInfo(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     name: str
     partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -161,30 +121,22 @@ class StreamsTopicInfo(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class StreamsEndpoint(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     host: str
     port: UInt16
 
 
 class StreamsTaskOffset(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     subtopology_id: str
     partition: Int32
     offset: Int64
 
 
 class StreamsTaskIds(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     subtopology_id: str
     partitions: list[Int32]
 
 
 class StreamsTopologyDescriptionNode(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     name: str
     node_type: Int8
     source_topics: list[str]
@@ -194,21 +146,15 @@ class StreamsTopologyDescriptionNode(Body, kw_only=True, forbid_unknown_fields=T
 
 
 class StreamsTopologyDescriptionSubtopology(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     subtopology_id: str
     nodes: list[StreamsTopologyDescriptionNode]
 
 
 class StreamsTopologyDescriptionGlobalStore(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     source: StreamsTopologyDescriptionNode
     processor: StreamsTopologyDescriptionNode
 
 
 class StreamsTopologyDescription(Body, kw_only=True, forbid_unknown_fields=True):
-    """A struct that several messages have."""
-
     subtopologies: list[StreamsTopologyDescriptionSubtopology]
     global_stores: list[StreamsTopologyDescriptionGlobalStore]

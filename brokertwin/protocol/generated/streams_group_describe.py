@@ -27,8 +27,6 @@ class StreamsGroupDescribeRequest(Body, kw_only=True, forbid_unknown_fields=True
 
 
 class StreamsGroupDescribeResponseSubtopology(Body):
-    """Subtopology of StreamsGroupDescribeResponse."""
-
     subtopology_id: str = ""
     source_topics: list[str] = []
     repartition_sink_topics: list[str] = []
@@ -37,23 +35,17 @@ class StreamsGroupDescribeResponseSubtopology(Body):
 
 
 class StreamsGroupDescribeResponseTopology(Body):
-    """Topology of StreamsGroupDescribeResponse."""
-
     epoch: Int32 = 0
     subtopologies: list[StreamsGroupDescribeResponseSubtopology] | None = None
 
 
 class StreamsGroupDescribeResponseAssignment(Body):
-    """Assignment of StreamsGroupDescribeResponse."""
-
     active_tasks: list[StreamsTaskIds] = []
     standby_tasks: list[StreamsTaskIds] = []
     warmup_tasks: list[StreamsTaskIds] = []
 
 
 class StreamsGroupDescribeResponseMember(Body):
-    """Member of StreamsGroupDescribeResponse."""
-
     member_id: str = ""
     member_epoch: Int32 = 0
     instance_id: str | None = None
@@ -76,8 +68,6 @@ class StreamsGroupDescribeResponseMember(Body):
 
 
 class StreamsGroupDescribeResponseDescribedGroup(Body):
-    """DescribedGroup of StreamsGroupDescribeResponse."""
-
     error_code: Int16 = 0
     error_message: str | None = None
     group_id: str = ""

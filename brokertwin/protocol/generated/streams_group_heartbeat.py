@@ -18,16 +18,12 @@ from brokertwin.protocol.generated.shared import (
 
 
 class CopartitionGroup(Body, kw_only=True, forbid_unknown_fields=True):
-    """CopartitionGroup of StreamsGroupHeartbeatRequest."""
-
     source_topics: list[Int16] = []
     source_topic_regex: list[Int16] = []
     repartition_source_topics: list[Int16] = []
 
 
 class StreamsGroupHeartbeatRequestSubtopology(Body, kw_only=True, forbid_unknown_fields=True):
-    """Subtopology of StreamsGroupHeartbeatRequest."""
-
     subtopology_id: str
     source_topics: list[str] = []
     source_topic_regex: list[str] = []
@@ -38,8 +34,6 @@ class StreamsGroupHeartbeatRequestSubtopology(Body, kw_only=True, forbid_unknown
 
 
 class StreamsGroupHeartbeatRequestTopology(Body, kw_only=True, forbid_unknown_fields=True):
-    """Topology of StreamsGroupHeartbeatRequest."""
-
     epoch: Int32
     subtopologies: list[StreamsGroupHeartbeatRequestSubtopology] = []
 
@@ -67,22 +61,16 @@ class StreamsGroupHeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Status(Body):
-    """Status of StreamsGroupHeartbeatResponse."""
-
     status_code: Int8 = 0
     status_detail: str = ""
 
 
 class TopicPartition(Body):
-    """TopicPartition of StreamsGroupHeartbeatResponse."""
-
     topic: str = ""
     partitions: list[Int32] = []
 
 
 class EndpointToPartitions(Body):
-    """EndpointToPartitions of StreamsGroupHeartbeatResponse."""
-
     user_endpoint: StreamsEndpoint = field(default_factory=lambda: StreamsEndpoint(host="", port=0))
     active_partitions: list[TopicPartition] = []
     standby_partitions: list[TopicPartition] = []

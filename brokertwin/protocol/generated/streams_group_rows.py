@@ -17,8 +17,6 @@ class StreamsGroupCurrentMemberAssignmentKey(RowKey):
 
 
 class StreamsGroupTaskIds(RowPart):
-    """TaskIds of StreamsGroupCurrentMemberAssignmentValue."""
-
     subtopology_id: str = ""
     partitions: list[int] = []
     assignment_epochs: list[int] | None = []
@@ -48,15 +46,11 @@ class StreamsGroupMemberMetadataKey(RowKey):
 
 
 class Endpoint(RowPart):
-    """Endpoint of StreamsGroupMemberMetadataValue."""
-
     host: str = ""
     port: int = 0
 
 
 class KeyValue(RowPart):
-    """KeyValue of StreamsGroupMemberMetadataValue."""
-
     key: str = ""
     value: str = ""
 
@@ -84,8 +78,6 @@ class StreamsGroupMetadataKey(RowKey):
 
 
 class LastAssignmentConfig(RowPart):
-    """LastAssignmentConfig of StreamsGroupMetadataValue."""
-
     key: str = ""
     value: str = ""
 
@@ -109,8 +101,6 @@ class StreamsGroupTargetAssignmentMemberKey(RowKey):
 
 
 class StreamsGroupTargetTaskIds(RowPart):
-    """TaskIds of StreamsGroupTargetAssignmentMemberValue."""
-
     subtopology_id: str = ""
     partitions: list[int] = []
 
@@ -147,15 +137,11 @@ class StreamsGroupTopologyKey(RowKey):
 
 
 class TopicConfig(RowPart):
-    """TopicConfig of StreamsGroupTopologyValue."""
-
     key: str = ""
     value: str = ""
 
 
 class StreamsGroupTopicInfo(RowPart):
-    """TopicInfo of StreamsGroupTopologyValue."""
-
     name: str = ""
     partitions: int = 0
     replication_factor: int = 0
@@ -163,16 +149,12 @@ class StreamsGroupTopicInfo(RowPart):
 
 
 class CopartitionGroup(RowPart):
-    """CopartitionGroup of StreamsGroupTopologyValue."""
-
     source_topics: list[int] = []
     source_topic_regex: list[int] = []
     repartition_source_topics: list[int] = []
 
 
 class Subtopology(RowPart):
-    """Subtopology of StreamsGroupTopologyValue."""
-
     subtopology_id: str = ""
     source_topics: list[str] = []
     source_topic_regex: list[str] = []

@@ -8,23 +8,17 @@ from brokertwin.protocol.rows import RowPart
 
 
 class StreamsTask(RowPart):
-    """StreamsTask of StreamsAssignmentInfo."""
-
     subtopology: int = 0
     partition: int = 0
     named_topology: list[int] = []
 
 
 class StreamsTopicPartition(RowPart):
-    """StreamsTopicPartition of StreamsAssignmentInfo."""
-
     topic: str = ""
     partition: int = 0
 
 
 class StreamsStandbyTask(RowPart):
-    """StreamsStandbyTask of StreamsAssignmentInfo."""
-
     subtopology: int = 0
     partition: int = 0
     named_topology: list[int] = []
@@ -32,22 +26,16 @@ class StreamsStandbyTask(RowPart):
 
 
 class StreamsTopicNumber(RowPart):
-    """StreamsTopicNumber of StreamsAssignmentInfo."""
-
     number: int = 0
     topic: str = ""
 
 
 class StreamsNumberedPartition(RowPart):
-    """StreamsNumberedPartition of StreamsAssignmentInfo."""
-
     topic: int = 0
     partition: int = 0
 
 
 class StreamsHost(RowPart):
-    """StreamsHost of StreamsAssignmentInfo."""
-
     host: str = ""
     port: int = 0
     partitions: list[StreamsNumberedPartition] = []
@@ -68,8 +56,6 @@ class StreamsAssignmentInfo(RowPart):
 
 
 class StreamsTaskOffsetSum(RowPart):
-    """StreamsTaskOffsetSum of StreamsSubscriptionInfo."""
-
     subtopology: int = 0
     partition: int = 0
     offset_sum: int = 0
@@ -77,8 +63,6 @@ class StreamsTaskOffsetSum(RowPart):
 
 
 class StreamsClientTag(RowPart):
-    """StreamsClientTag of StreamsSubscriptionInfo."""
-
     key: bytes = b""
     value: bytes = b""
 

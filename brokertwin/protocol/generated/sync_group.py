@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, since
 
 
 class SyncGroupRequestAssignment(Body, kw_only=True, forbid_unknown_fields=True):
-    """SyncGroupRequestAssignment of SyncGroupRequest."""
-
     member_id: str
     assignment: str = ""
 

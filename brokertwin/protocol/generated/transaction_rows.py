@@ -16,8 +16,6 @@ class TransactionLogKey(RowKey):
 
 
 class PartitionsSchema(RowPart):
-    """PartitionsSchema of TransactionLogValue."""
-
     topic: str = ""
     partition_ids: list[int] = []
 

@@ -12,8 +12,6 @@ from brokertwin.protocol.generated.shared import OffsetCommitResponsePartition
 
 
 class TxnOffsetCommitRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
-    """TxnOffsetCommitRequestPartition of TxnOffsetCommitRequest."""
-
     partition_index: Int32
     committed_offset: Int64
     committed_leader_epoch: Annotated[Int32, since(2)] = -1
@@ -21,8 +19,6 @@ class TxnOffsetCommitRequestPartition(Body, kw_only=True, forbid_unknown_fields=
 
 
 class TxnOffsetCommitRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """TxnOffsetCommitRequestTopic of TxnOffsetCommitRequest."""
-
     name: Annotated[str, since(0, 5)] = ""
     topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
     partitions: list[TxnOffsetCommitRequestPartition]
@@ -42,8 +38,6 @@ class TxnOffsetCommitRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class TxnOffsetCommitResponseTopic(Body):
-    """TxnOffsetCommitResponseTopic of TxnOffsetCommitResponse."""
-
     name: Annotated[str | UnsetType, given(0, 5)] = UNSET
     topic_id: Annotated[Uuid | UnsetType, given(6)] = UNSET
     partitions: list[OffsetCommitResponsePartition] = []

@@ -9,8 +9,6 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32, since
 
 
 class FeatureUpdateKey(Body, kw_only=True, forbid_unknown_fields=True):
-    """FeatureUpdateKey of UpdateFeaturesRequest."""
-
     feature: str = ""
     max_version_level: Int16 = 0
     allow_downgrade: Annotated[bool, since(0, 0)] = False
@@ -26,8 +24,6 @@ class UpdateFeaturesRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class UpdatableFeatureResult(Body):
-    """UpdatableFeatureResult of UpdateFeaturesResponse."""
-
     feature: str = ""
     error_code: Int16 = 0
     error_message: str | None = "NONE"

@@ -10,8 +10,6 @@ from brokertwin.protocol.generated.shared import StateBatch
 
 
 class WriteShareGroupStateRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
-    """PartitionData of WriteShareGroupStateRequest."""
-
     partition: Int32
     state_epoch: Int32
     leader_epoch: Int32
@@ -21,8 +19,6 @@ class WriteShareGroupStateRequestPartitionData(Body, kw_only=True, forbid_unknow
 
 
 class WriteStateData(Body, kw_only=True, forbid_unknown_fields=True):
-    """WriteStateData of WriteShareGroupStateRequest."""
-
     topic_id: Uuid
     partitions: list[WriteShareGroupStateRequestPartitionData]
 

@@ -9,15 +9,11 @@ from brokertwin.protocol.bodies import Body, Int8, Int16, Int32, Int64, since
 
 
 class WritableTxnMarkerTopic(Body, kw_only=True, forbid_unknown_fields=True):
-    """WritableTxnMarkerTopic of WriteTxnMarkersRequest."""
-
     name: str
     partition_indexes: list[Int32]
 
 
 class WritableTxnMarker(Body, kw_only=True, forbid_unknown_fields=True):
-    """WritableTxnMarker of WriteTxnMarkersRequest."""
-
     producer_id: Int64
     producer_epoch: Int16
     transaction_result: bool
@@ -33,22 +29,16 @@ class WriteTxnMarkersRequest(Body, kw_only=True, forbid_unknown_fields=True):
 
 
 class WritableTxnMarkerPartitionResult(Body):
-    """WritableTxnMarkerPartitionResult of WriteTxnMarkersResponse."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class WritableTxnMarkerTopicResult(Body):
-    """WritableTxnMarkerTopicResult of WriteTxnMarkersResponse."""
-
     name: str = ""
     partitions: list[WritableTxnMarkerPartitionResult] = []
 
 
 class WritableTxnMarkerResult(Body):
-    """WritableTxnMarkerResult of WriteTxnMarkersResponse."""
-
     producer_id: Int64 = 0
     topics: list[WritableTxnMarkerTopicResult] = []
 

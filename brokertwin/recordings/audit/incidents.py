@@ -80,9 +80,13 @@ def _parts(found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _evidence(found: Finding) -> Iterator[Evidence]:
-    """The evidence; requests among brokers have no client."""
+    """The evidence with its partition; requests among brokers have no client."""
+    where = ""
+    if isinstance(found, IsrShrank | IsrGrew | LeaderChanged):
+        where = f"{found.partition.place}: "
     for each in Evidence.shown_by(found):
-        yield each._replace(client="") if found.line.is_own else each
+        client = "" if found.line.is_own else each.client
+        yield each._replace(said=where + each.said, client=client)
 
 
 def _documents(found: Sequence[Finding]) -> list[dict[str, object]]:

@@ -375,7 +375,8 @@ class Membership(msgspec.Struct):
             is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
             listed = self.generations.get(number - 1, ObservedGeneration()).members
             is_free = is_free or (listed is not None and instance not in listed.values())
-            is_new = is_new and is_free and self._is_of_rebalance(number, line)
+            has_list = bool(response.get("members")) and not response.get("skipAssignment")
+            is_new = is_new and is_free and (has_list or self._is_of_rebalance(number, line))
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:

@@ -42,6 +42,22 @@ def test_member_that_does_not_poll_exceeded_the_interval() -> None:
     assert recording.found(groups.exceeded)[0].total == 1
 
 
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_first_join_of_a_static_leader_began_its_generation_unless_it_was_restarted(
+    is_skipped: bool,
+) -> None:
+    """A restarted leader of a stable group gets the members, too, but no assignment to do."""
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "groupInstanceId": "i"}
+    became = {"errorCode": 0, "generationId": 5, "memberId": "i-1", "leader": "i-1"}
+    members = [{"memberId": "i-1", "groupInstanceId": "i"}]
+    recording.add(
+        "a", "JOIN_GROUP", request, became | {"members": members, "skipAssignment": is_skipped}
+    )
+    (found,) = recording.found(groups.storms)
+    assert ("a joined once" in found.what) == (not is_skipped)
+
+
 def test_reasons_of_clients_are_shown() -> None:
     recording = SyntheticRecording()
     recording.join("a", 1, ["a", "b"], is_new=True)
