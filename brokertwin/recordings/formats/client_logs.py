@@ -55,26 +55,46 @@ AGAIN_MS = 100
 PENDING_MAX = 1_000
 """Requests without a response that are kept for a connection and API."""
 
-MARKS = later(
-    rb"CorrId \d"
-    rb"|(?:\[thrd:[^\]]*\]:|#(?:consumer|producer)-\d+\|(?:[A-Z]+\|)?) [^\n]{0,300}?"
+_RD_KINDS = (b"consumer", b"producer")
+_RD_REFUSED = (
+    rb" [^\n]{0,300}?"
     rb"(?:Broker: |(?:EndTxn returned|AddOffsetsToTxn response from|Fetch failed at) )"
-    rb"|request with header RequestHeader"
-    rb"|with correlation id \d+(?: to node |, received \{)"
-    rb"|\(key: \d+, version: \d+\)(?:\"| ?\{)"
-    rb"|Connection [^\n]{0,300}?>:? (?:Request|Response) \d+(?: \([\d.e-]+ ms\))?: \w"
-    rb"|\] Send: bytearray\(b"
-    rb"|(?:Request to|Response from) \S+ \d+: \w+_v\d"
-    rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
-    rb"|\bproduced\W{1,4}broker\W|\bretrying request\W{1,4}request\W"
-    rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
-    rb"(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
-    rb"|\berr(?:or)?\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
-    rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
-    rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
-    rb"|" + client_refusals.MARKS
 )
-"""Patterns in lines of requests and responses, after the time."""
+_FRANZ_REFUSED = (
+    rb"[^\n]{0,120}(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
+)
+_FRANZ_STEP = rb"\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
+MARKS = later(
+    b"|".join(
+        (
+            rb"CorrId \d",
+            rb"\[thrd:[^\]]*\]:" + _RD_REFUSED,
+            *(b"#" + kind + rb"-\d+\|(?:[A-Z]+\|)?" + _RD_REFUSED for kind in _RD_KINDS),
+            rb"request with header RequestHeader",
+            rb"with correlation id \d+(?: to node |, received \{)",
+            rb"\(key: \d+, version: \d+\)(?:\"| ?\{)",
+            rb"Connection [^\n]{0,300}?>:? (?:Request|Response) \d+(?: \([\d.e-]+ ms\))?: \w",
+            rb"\] Send: bytearray\(b",
+            *(what + rb" \S+ \d+: \w+_v\d" for what in (b"Request to", b"Response from")),
+            *(what + rb" [A-Z]\w+ v\d+[;\"\s]" for what in (b"wrote", b"read")),
+            rb"produced\W{1,4}broker\W",
+            rb"retrying request\W{1,4}request\W",
+            *(step + _FRANZ_REFUSED for step in (b"heartbeat", b"commit", b"join group")),
+            *(step + _FRANZ_REFUSED for step in (b"sync group", b"fetch offsets")),
+            rb"InitProducerID" + _FRANZ_REFUSED,
+            *(name + _FRANZ_STEP for name in (b"err", b"error")),
+            rb"client/(?:metadata|coordinator) ",
+            rb"txnmgr/[a-z-]+ ",
+            rb"Completed ApiVersionsRequest V\d",
+            *(kind + rb"/broker/\d+ [^\n]{0,300}because kafka server: " for kind in _RD_KINDS),
+            *client_refusals.MARKS,
+        )
+    )
+)
+"""Patterns in lines of requests and responses, after the time.
+
+Each begins with a letter or sign, because `re` then skips what begins with no pattern.
+"""
 
 TIME_BEHIND = later(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)|(?<!\S)(?:time|ts)=")
 """KafkaJS, whose time and fields are in JSON behind the message, and logfmt."""
@@ -321,6 +341,9 @@ _RD_CLIENT = later(r"[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
 _RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
 """The number of a client in its process, where several may have one client id."""
 
+_RD_PARTS = ("CorrId ", "[thrd:", "#consumer-", "#producer-")
+"""Texts of which each line has one."""
+
 _RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
@@ -369,6 +392,8 @@ _RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
 
 
 def _librdkafka(text: str, line: bytes) -> Found:
+    if not any(each in text for each in _RD_PARTS):
+        return None
     sent = _RD_SENT.search(text)
     client = _rd_client(text[: sent.start()] if sent else text, line)
     if sent is not None:
@@ -448,7 +473,7 @@ _OLD_JAVA = later(
 
 
 def _old_java(text: str, _: bytes) -> Found:
-    found = _OLD_JAVA.search(text)
+    found = _OLD_JAVA.search(text) if "with correlation id " in text else None
     key = API_KEYS.get(found["sent"] or found["received"]) if found is not None else None
     if found is None or key is None:
         return None
@@ -782,7 +807,7 @@ def _refusal(text: str, _: bytes) -> Found:
 
 
 _READERS: tuple[Callable[[str, bytes], Found], ...] = (
-    *(_java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go),
+    *(_librdkafka, _java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _franz_go),
     _sarama,
 )
 

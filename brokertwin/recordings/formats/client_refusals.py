@@ -14,17 +14,26 @@ from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.formats.client_errors import code_of
 
-MARKS = (
-    rb"\bclientId=[^\n\]]{0,300}\] (?:Attempt to (?:heartbeat|fetch offsets) "
+_NUMBERED = rb" [^\n]{0,300}[:,] ?\[\d+\] "
+_OF_JAVA = (
+    rb"clientId=[^\n\]]{0,300}\] (?:Attempt to (?:heartbeat|fetch offsets) "
     rb"|Offset ?[Cc]ommit failed|(?:Join|Sync|Leave)Group |Group coordinator lookup failed"
     rb"|(?:Consumer|Share)?GroupHeartbeat"
     rb"|Node -?\d+ was unable|Fetch (?:position|offset) |Received unknown topic|Got error produce"
     rb"|Error while fetching metadata|The metadata response from the cluster reported)"
-    rb"|\bHeartbeat failed(?: for group|: local member_id)|\bHeartbeat: local member_id"
-    rb"|\bOffsetCommit failed for group |\bAttempt to join group "
-    rb"|\b(?:[Ff]ailed to (?:join|sync|fetch|read)|leave group failed|error writing messages"
-    rb"|[Pp]roblem getting partitions|Unable to establish connection to consumer group"
-    rb"|the kafka reader got an) [^\n]{0,300}[:,] ?\[\d+\] |\bthe kafka reader is reading "
+)
+MARKS = (
+    _OF_JAVA,
+    rb"Heartbeat failed(?: for group|: local member_id)",
+    rb"Heartbeat: local member_id",
+    rb"OffsetCommit failed for group ",
+    rb"Attempt to join group ",
+    rb"ailed to (?:join|sync|fetch|read)" + _NUMBERED,
+    rb"leave group failed" + _NUMBERED,
+    rb"error writing messages" + _NUMBERED,
+    rb"roblem getting partitions" + _NUMBERED,
+    rb"Unable to establish connection to consumer group" + _NUMBERED,
+    rb"the kafka reader (?:got an" + _NUMBERED + rb"|is reading )",
 )
 """Patterns in lines with a refusal, after the time."""
 
@@ -43,6 +52,7 @@ class Refusal(NamedTuple):
     said: str
 
 
+_MARKS = later(b"|".join(MARKS).decode())
 _CLIENT = later(r"\bclientId=([^,\]]*)[^\]]*\] ")
 _BEATS = r"(?P<heartbeat>Consumer|Share|)GroupHeartbeat(?:Request)? failed "
 _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -122,6 +132,8 @@ _HEARTBEATS = {"": "CONSUMER", "Consumer": "CONSUMER", "Share": "SHARE"}
 
 def refusal_in(text: str) -> Refusal | None:
     """The refusal that a line reports, if any."""
+    if not _MARKS.search(text):
+        return None
     client = _CLIENT.search(text)
     for form, api, said in _FORMS:
         found = form.match(text, client.end()) if client is not None else form.search(text)
