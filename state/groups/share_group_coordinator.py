@@ -76,7 +76,7 @@ class ShareHeartbeatResult(NamedTuple):
 
 
 def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator":
-    """Return the coordinator for a heartbeat's group, or the error.
+    """Return the coordinator for a heartbeat's group. Raises Refused.
 
     A join creates the group.
     """
