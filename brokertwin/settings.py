@@ -29,7 +29,7 @@ from brokertwin.places import RemotePath, place
 
 PREFIX = "BROKERTWIN_"
 FILE_NAME = "brokertwin.toml"
-ALL_SETTINGS = "docs/settings.md and `brokertwin config show` list all settings."
+ALL_SETTINGS = "`brokertwin config show` lists all settings."
 MASTERS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
 _MASTER = (
     r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]"

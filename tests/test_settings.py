@@ -118,7 +118,7 @@ def test_a_named_file_must_be_there(empty_directory: Path) -> None:
     [
         ("BROKERTWIN_CELS", "Did you mean BROKERTWIN_CELLS?"),
         ("BROKERTWIN_prefix", "Did you mean BROKERTWIN_PREFIX?"),
-        ("BROKERTWIN_COLOUR", "docs/settings.md and `brokertwin config show`"),
+        ("BROKERTWIN_COLOUR", "`brokertwin config show` lists all settings"),
     ],
 )
 def test_a_variable_that_is_no_setting_is_refused(

@@ -83,6 +83,21 @@ def test_kafka_terms_are_in_module_docstrings_and_the_glossary(word: str, file: 
     assert f"`{file}`" in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 
 
+def test_messages_name_no_page_of_the_repository() -> None:
+    """A wheel has no pages; a message names a command or an option instead."""
+    found = []
+    for file in python_files(*PACKAGES):
+        nodes = list(nodes_of(tree_of(file)))
+        texts = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
+        found += [
+            f"{name_of(file)}:{each.lineno}"
+            for each in nodes
+            if isinstance(each, ast.Constant) and id(each) not in texts
+            if isinstance(each.value, str) and "docs/" in each.value
+        ]
+    assert found == []
+
+
 def test_functions_are_short_as_a_rule() -> None:
     files = python_files(*PACKAGES)
     lengths = [length(function) for file in files for function in functions(tree_of(file))]

@@ -16,6 +16,8 @@ def check_new(file: Path | None, force: bool) -> None:
     """
     if file is None or (file.exists() and not file.is_file() and not file.is_dir()):
         return  # nothing, a pipe or a terminal
+    if str(file) == "-":
+        raise UserError("Cannot write to standard output.", "Pass the name of a file.")
     if file.is_dir():
         raise UserError(f"Cannot write to {file}: it is a folder.", "Pass the name of a file.")
     if file.exists() and not force:

@@ -72,6 +72,7 @@ class _Lane:
         self.times: list[int] = []
         self.errors: list[int] = []
         self.marks: list[tuple[int, int, str, str]] = []
+        self.is_own = False
 
     def sample(self, time: int, exchange: int, part: object, state: State) -> None:
         """Note the state of a part of the entity, if it has changed."""
@@ -184,6 +185,7 @@ class _Walk:
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
         lanes = [self.lane("client", line.name)]
+        lanes[0].is_own = line.is_own
         lanes += self._sampled(index, exchange)
         for lane in dict.fromkeys(lanes):
             lane.times.append(line.time - self._begin)
@@ -309,7 +311,7 @@ class _Walk:
         for kind in KINDS_OF_LANES:
             lanes = [each for each in self._lanes.values() if each.kind == kind]
             lanes = [each for each in lanes if each.times or each.samples]
-            lanes.sort(key=lambda each: (-len(each.marks), -len(each.times), each.name))
+            lanes.sort(key=lambda e: (e.is_own, -len(e.marks), -len(e.times), e.name))
             left += max(0, len(lanes) - LANES_MAX)
             shown += [_shown(each, span) for each in lanes[:LANES_MAX]]
         return shown, left
@@ -389,6 +391,7 @@ def _shown(lane: _Lane, span: int) -> dict[str, Any]:
     return {
         "kind": lane.kind,
         "name": lane.name,
+        "isOwn": lane.is_own,
         "count": len(lane.times),
         "errors": len(lane.errors),
         "density": _density(lane.times, span),

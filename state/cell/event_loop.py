@@ -632,16 +632,13 @@ class CellLoop:
 
     def _carry_out(self, machine: int, source: AnyRequest, api: Api, decision: Decision) -> None:
         """Carry out a decision on a client's request: respond, or suspend it."""
-        condition, records = decision.condition, decision.records
+        condition = decision.condition
         if condition is not None:
             self._suspend(source, api, condition)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        if records:
-            if self._is_alone:
-                self._apply_all(machine, records)
-            elif self._write(machine, decision, source):
-                return
+        if decision.records and self._write(machine, decision, source):
+            return
         if decision.messages or decision.copies or decision.woken or decision.resumed:
             self._send(machine, decision)
         if condition is not None:
@@ -687,7 +684,13 @@ class CellLoop:
         if machine != CONTROLLER and not self._is_alone:
             written = internal_logs.write(self.broker(machine), decision.records)
         if written is None:
-            self._apply_all(machine, decision.records)
+            records = decision.records
+            if self._has_internal_logs:
+                records = self._with_rows(machine, records)
+            apply = self._effects.apply
+            for record in records:
+                if apply(machine, record):
+                    self._publish(machine, record)
             return False
         broker = self.broker(machine)
         for record in self._with_rows(machine, written.records):
@@ -722,15 +725,6 @@ class CellLoop:
                 broker, WrittenRecords([], [], required), response, request, reply_to
             )
         return bool(required)
-
-    def _apply_all(self, machine: int, records: list[Record]) -> None:
-        """Apply the records of a decision that need no followers."""
-        if self._has_internal_logs:
-            records = self._with_rows(machine, records)
-        apply = self._effects.apply
-        for record in records:
-            if apply(machine, record):
-                self._publish(machine, record)
 
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
         """Add the batches of logs without followers, if internal topics can be read."""

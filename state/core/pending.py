@@ -245,10 +245,6 @@ def get_request(table: Table, event_id: str) -> PendingRequest | None:
     return table.get(REQUEST_KEY + event_id, PendingRequest)
 
 
-def has_request(table: Table, event_id: str) -> bool:
-    return f"{REQUEST_KEY}{event_id}" in table
-
-
 def keep_state(table: Table, event_id: str, state: bytes) -> None:
     """Replace the state of a pending request."""
     table.change(REQUEST_KEY + event_id, PendingRequest).state = state

@@ -76,7 +76,10 @@ class ShareHeartbeatResult(NamedTuple):
 
 
 def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator":
-    """Return the coordinator for a heartbeat's group, or the error. A join creates the group."""
+    """Return the coordinator for a heartbeat's group. Raises Refused.
+
+    A join creates the group.
+    """
     group = groups.find(broker, group_id)
     if isinstance(group, ShareGroup):
         return ShareGroupCoordinator(broker, group)

@@ -111,7 +111,7 @@ class StreamsHeartbeatResult(NamedTuple):
 
 
 def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoordinator":
-    """Return the coordinator for a heartbeat's group, or the error.
+    """Return the coordinator for a heartbeat's group. Raises Refused.
 
     A join creates the group and replaces an empty classic group.
     """

@@ -10,10 +10,7 @@ from brokertwin.errors import UserError
 from brokertwin.streaming.checkpoint import store_files
 
 METADATA = "metadata"
-HINT = (
-    "Restore a snapshot with `brokertwin snapshot restore` (docs/operations.md), or start with"
-    " another --checkpoint."
-)
+HINT = "Restore a snapshot with `brokertwin snapshot restore`, or start with another --checkpoint."
 
 
 class Damaged(NamedTuple):

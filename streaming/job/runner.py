@@ -164,7 +164,8 @@ def _check_no_events_lost(
                     f"{topic} has lost events that the job has not read: partition {partition}"
                     f" starts at offset {first}, and the job is at {taken.get(partition, 0)}.",
                     "The events were deleted or expired by the topic's retention, and cannot be"
-                    " recovered. docs/runbook.md explains how to continue.",
+                    " recovered. Restore a snapshot with `brokertwin snapshot restore --to-prefix"
+                    " NAME`, or start with another --prefix and an empty --checkpoint.",
                 )
             if first and newest == checkpoint_log.NONE:
                 say(

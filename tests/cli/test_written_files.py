@@ -86,6 +86,13 @@ def test_a_file_that_cannot_be_written_is_one_sentence(
     assert FULL.is_char_device()
 
 
+@pytest.mark.parametrize("words", WRITING[:3], ids=lambda words: f"{words[0]} {words[-2]}")
+def test_no_file_is_named_as_standard_output(words: tuple[object, ...], tmp_path: Path) -> None:
+    done = brokertwin(*words[:-1], "-", cwd=tmp_path)
+    assert (done.returncode, "Cannot write to standard output" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_standard_output_is_one_sentence() -> None:
     done = subprocess.run(
         f"{sys.executable} -m brokertwin audit {LOG} > /dev/full",

@@ -179,6 +179,27 @@ def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert second.states == search(model).states
 
 
+def test_an_interrupted_search_loses_no_state(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, file, calls = built_in()["remembered-producer"], str(tmp_path / "search"), []
+    take = Explorer.take
+
+    def interrupted(explorer: Explorer, world: Any, step: Any) -> Any:
+        calls.append(step)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return take(explorer, world, step)
+
+    monkeypatch.setattr(Explorer, "take", interrupted)
+
+    first, second = search(model, checkpoint=file), search(model, checkpoint=file)
+
+    assert first.ended_by == "interrupt"
+    assert second.is_complete
+    assert second.states == search(model).states
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Any) -> None:
     file = str(tmp_path / "search")
     search(built_in()["late-batches"], states=10, checkpoint=file)

@@ -87,8 +87,7 @@ def command(
     """Examine a client under faults: does it keep Kafka's promises?
 
     COMMAND is an *adapter*: a small program that produces, transacts or consumes with the client.
-    It learns its work from variables EXAM_… and prints the client's results
-    (docs/exam_client.md).
+    It learns its work from variables EXAM_… and prints the client's results.
 
     The first run has no faults; it must succeed. Then each seed gives a fault plan for the proxy
     between client and broker: lost responses, cut connections, delays, retriable errors. A failing
@@ -170,7 +169,8 @@ def _calm(exam: "Exam") -> int:
     if failed:
         name, text = next(iter(failed.items()))
         raise UserError(
-            f"The adapter fails as {name} without faults:\n{text}", "See docs/exam_client.md."
+            f"The adapter fails as {name} without faults:\n{text}",
+            "Mend the adapter: without faults it has to do all of its work.",
         )
     return _show("calm", [], verdict)
 

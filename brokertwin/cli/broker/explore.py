@@ -1,6 +1,7 @@
 """`brokertwin explore`: every order of deliveries of a small model."""
 
 import json
+import signal
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -233,11 +234,15 @@ def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, R
             )
 
         search = Search(model, options, show)
-        if not has_rules:
-            return search.run(), None
-        reached = Reached()
-        with reached.watch():
-            return search.run(), reached
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            if not has_rules:
+                return search.run(), None
+            reached = Reached()
+            with reached.watch():
+                return search.run(), reached
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _walked(model: "Model", seed: int) -> "Result":

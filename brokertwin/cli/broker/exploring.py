@@ -44,7 +44,8 @@ def model_of(name: str) -> "Model":
     model = getattr(module, "MODEL", None)
     if not isinstance(model, Model):
         raise UserError(
-            f"{name} has no MODEL of the type Model.", "See docs/explore_models.md for an example."
+            f"{name} has no MODEL of the type Model.",
+            "`python -m pydoc brokertwin.simulation.explore.api` describes it.",
         )
     return model
 

@@ -5,6 +5,7 @@
  * @typedef {Object} Lane
  * @property {string} kind
  * @property {string} name
+ * @property {boolean} isOwn
  * @property {number} count
  * @property {number} errors
  * @property {number[]} density
@@ -146,12 +147,14 @@ export function textOfLane(page, lane) {
 }
 
 /**
- * The name of a lane; a topic whose name no response shows is named by its id.
+ * The name of a lane; a topic whose name no response shows is named by its id, and a broker that
+ * is a client of the controller as a broker.
  * @param {Page} page
  * @param {Lane} lane
  */
 export function nameOf(page, lane) {
   if (lane.kind === "partition" && page.names.unnamed.includes(lane.name.replace(/-\d+$/, ""))) return `topic id ${lane.name}`;
+  if (lane.isOwn && /^\d+$/.test(lane.name)) return `broker ${lane.name}`;
   return lane.name || `${lane.kind} without a name`;
 }
 

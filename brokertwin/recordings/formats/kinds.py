@@ -9,9 +9,7 @@ from brokertwin.recordings.formats.request_log import BEFORE_011, BEFORE_28
 LINE_BYTES_MAX = 2_000
 """Only the beginning of a line is examined."""
 
-_REQUEST_LOG = (
-    "Set kafka.request.logger to DEBUG on the brokers, and give kafka-request.log (docs/ingest.md)."
-)
+_REQUEST_LOG = "Set kafka.request.logger to DEBUG on the brokers, and give kafka-request.log."
 _OFFSETS = (
     "It holds committed offsets, no requests. `brokertwin offsets history FILE GROUP` and `show`"
     " read this file. To see who committed, import from the cluster: brokertwin offsets import."

@@ -14,6 +14,7 @@ Random walks (`walk`) take the same steps with a random choice.
 """
 
 import pickle
+import signal
 import time
 from array import array
 from collections import Counter, deque
@@ -206,6 +207,8 @@ _returned: Visited
 
 def _start_worker(model: Model, options: Options) -> None:
     global _worker, _returned
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.SIG_IGN)  # the search ends its workers
     _worker = Expander(model, options)
     _worker.explorer.first()
     _worker.counts()
@@ -251,6 +254,7 @@ class Search:
         self._asleep: dict[int, frozenset[Step]] = {}
         self._here = Frontier(options.frontier_max)
         self._next = Frontier(options.frontier_max)
+        self._expanding: list[Node] = []
         self._bad = NO_PARENT
         self._cells: Recent[int, CellState] = Recent(EFFECTS_MAX)
         self._pools: list[ProcessPoolExecutor] = []
@@ -277,6 +281,8 @@ class Search:
                 self._level(ends)
         except KeyboardInterrupt:
             result.ended_by = "interrupt"
+            for node in self._expanding:  # once more, with its other children
+                self._here.append(node)
         finally:
             for pool in self._pools:
                 pool.shutdown(cancel_futures=True)
@@ -330,6 +336,7 @@ class Search:
         for number, node in enumerate(self._here):
             if number % CHUNK == 0:
                 self._count(self._expander.counts())
+            self._expanding = [node]
             yield self._expander.children(self._current(node), self._visited)
 
     def _current(self, node: Node) -> Node:
@@ -368,7 +375,7 @@ class Search:
                 if not running:
                     return
                 data, counts, seconds = running[0][0].result()
-                running.popleft()
+                _, self._expanding = running.popleft()
                 self._count(counts)
                 self.result.cpu_seconds += seconds
                 yield pickle.loads(data)

@@ -50,7 +50,7 @@ def test_a_job_fails_if_events_are_lost(kafka: str, tmp_path: Path) -> None:
     delete_before(bench, 7)
     with pytest.raises(UserError, match="starts at offset 7, and the job is at 5") as refused:
         prepare(bench)
-    assert "runbook" in refused.value.hint
+    assert "--to-prefix" in refused.value.hint
     take(bench, 8)
     assert prepare(bench) == []
 

@@ -1,7 +1,7 @@
 """A cell without the Fetches that end with its brokers' process."""
 
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.cell.restart_image import columns_at_rest
 from brokertwin.state.core import pending
 from tests.support.groups import GroupBench
 
@@ -20,8 +20,8 @@ def test_columns_at_rest_lack_fetches_and_their_sessions() -> None:
     assert sessions(bench.cell)
     rested = Cell(bench.settings, columns_at_rest(bench.cell))
     assert bench.cell.columns() == before, "the cell itself goes on"
-    assert not pending.has_request(rested.tables.pending, "fetch")
-    assert pending.has_request(rested.tables.pending, join), "clients are still there"
+    assert pending.get_request(rested.tables.pending, "fetch") is None
+    assert pending.get_request(rested.tables.pending, join), "clients are still there"
     assert sessions(rested) == []
     kept = {"waiting", "sessions", "more"}
     assert {name for name, column in rested.columns().items() if column != before[name]} <= kept
