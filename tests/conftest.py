@@ -154,9 +154,11 @@ def _parses_modules(file: str) -> bool:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """A test that uses a fixture below has its marker without saying so."""
-    for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
-        item.add_marker(name)
-    if "real_kafka" in getattr(item, "fixturenames", ()):
+    fixtures = getattr(item, "fixturenames", ())
+    for name in ("kafka", "spark"):
+        if {name, f"own_{name}"} & set(fixtures):
+            item.add_marker(name)
+    if "real_kafka" in fixtures:
         item.add_marker("compares")
     if item.nodeid.startswith(EVERYDAY):
         item.add_marker("everyday")

@@ -15,7 +15,7 @@ group_upgrades
 resharding          another number of cells for a cluster
 loading             a coordinator loads or unloads its partition of an internal topic
 leaders, handover   a new leader of a partition, and its effect on coordinators
-resting             the part of a cell that survives a restart of its process
+restart_image       the part of a cell that survives a restart of its process
 follower_sessions   fetch sessions of followers at their leaders
 
 The loop contains no rules of Kafka: they belong to the room of their system.

@@ -69,7 +69,15 @@ from brokertwin.state.fetch import fetch_session
 from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
-from brokertwin.state.logs import cleaner, deleted_times, log, producer, rolling, taking, truncation
+from brokertwin.state.logs import (
+    cleaner,
+    deleted_times,
+    log,
+    log_transfer,
+    producer,
+    rolling,
+    truncation,
+)
 from brokertwin.state.logs.log import SealedSegment
 from brokertwin.state.replication import checkpoints, cleaning
 from brokertwin.state.share import share_partitions, state_store
@@ -238,7 +246,7 @@ def _log_started_anew(at: MachineTables, record: LogStartedAnew) -> None:
 
 @applies(LogTaken)
 def _log_taken(at: MachineTables, record: LogTaken) -> None:
-    taking.take(at, record.topic_id, record.partition, record.items)
+    log_transfer.take(at, record.topic_id, record.partition, record.items)
 
 
 @applies(LogPlaced)

@@ -73,7 +73,8 @@ class FollowedPartition(msgspec.Struct, array_like=True):
     The offsets are the leader's at the time of the read. With an error there are no batches.
 
     Attributes:
-        taken: the leader's whole log, if the follower needs sealed parts (`state/logs/taking.py`).
+        taken: the leader's whole log, if the follower needs sealed parts
+            (`state/logs/log_transfer.py`).
         size_in_bytes: what Kafka would send, with a first part of the next batch; for a whole log,
             the size of its unsealed part.
     """

@@ -116,7 +116,7 @@ class ConsumerHeartbeatResult(NamedTuple):
 
 
 def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerGroupCoordinator":
-    """Return the coordinator for a heartbeat's group, or the error.
+    """Return the coordinator for a heartbeat's group. Raises Refused.
 
     A join creates the group. It replaces an empty classic group and converts one with members.
     """
@@ -493,7 +493,7 @@ def _fenced_instance(static: ConsumerMember, member_id: str, instance_id: str | 
 
 
 def _valid_member(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member if its epoch is valid, else 110 FENCED_MEMBER_EPOCH.
+    """Return the member if its epoch is valid. Raises Refused, 110 FENCED_MEMBER_EPOCH.
 
     The previous epoch is valid if a response was lost: the member then owns only partitions that
     are assigned to it.

@@ -77,7 +77,7 @@ def wait_for_coordinators(
 def empty_group(broker: Broker, group_id: str) -> ShareGroup | None:
     """Return a share group without members; None if it does not exist.
 
-    Rejections: 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND.
+    Raises Refused: 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND.
     """
     group = groups.find(broker, group_id)
     if group is None:

@@ -34,7 +34,8 @@ def endpoints(
 ) -> list[EndpointPartitions]:
     """Return the partitions of each member with an endpoint.
 
-    -1 UNKNOWN_SERVER_ERROR if the topology is not configured or a topic is deleted, as in Kafka.
+    Raises Refused, -1 UNKNOWN_SERVER_ERROR, if the topology is not configured or a topic is
+    deleted, as in Kafka.
     """
     parts = configured.subtopologies
     found = []

@@ -11,7 +11,7 @@
     cleaner                                      log compaction
     truncation                                   a follower truncates its log or restarts it
     control_batches                              bytes of a transaction marker
-    taking                                       a follower takes over its leader's whole log
+    log_transfer                                 a follower takes over its leader's whole log
     checkpoint_files                             Kafka's offset checkpoint files as text
     chunked                                      long lists in items of bounded size
 

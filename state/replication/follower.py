@@ -8,7 +8,7 @@ follower fetches at its log end and sends the leader epoch of its last record.
                                     its log start to the leader's, and takes the leader's high
                                     watermark, at most its log end
     the leader's whole log          takes it over: batches that it needs are sealed
-                                    (`state/logs/taking.py`)
+                                    (`state/logs/log_transfer.py`)
     diverging epoch                 truncates (`truncation`) and fetches again
     1 OFFSET_OUT_OF_RANGE           truncates to the leader's log end if that is lower; restarts at
                                     the leader's log start if that is higher
@@ -97,7 +97,6 @@ def is_in_sync(log: Log, response: FollowedPartition) -> bool:
 
 
 def take(log: Log, response: FollowedPartition) -> list[Record]:
-    """Records of a follower that handles a response to a fetch at its log end."""
     assert response.fetch_offset == log.log_end_offset, (response.fetch_offset, log.log_end_offset)
     if response.error == Error.OFFSET_OUT_OF_RANGE:
         return out_of_range(log, response.log_start_offset, response.log_end_offset)

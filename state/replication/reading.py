@@ -9,7 +9,7 @@ from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import FollowedPartition, ReplicaFetchPartition
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs import taking
+from brokertwin.state.logs import log_transfer
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import throttles
 from brokertwin.state.replication.leader import Leadership, Replica
@@ -107,6 +107,6 @@ def read_for_follower(
         size_in_bytes=found.size_in_bytes,
     )
     if found.segment is not None:
-        response.taken = taking.items(broker, log.topic_id, log.partition)
+        response.taken = log_transfer.items(broker, log.topic_id, log.partition)
         response.size_in_bytes = log.size_in_bytes - log.sealed_bytes
     return response

@@ -16,7 +16,7 @@ from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check as check_cell
-from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.cell.restart_image import columns_at_rest
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core import pending
 from brokertwin.state.core.events import RequestHeader

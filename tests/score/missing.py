@@ -78,9 +78,9 @@ def _is_replaced(truth: KnownTruth, fact: MemberChanged) -> bool:
 
 
 def _is_back(truth: KnownTruth, fact: MemberChanged) -> bool:
-    """Whether another coordinator took over the group with a member that had expired."""
-    later = [each for each in truth.changes[fact.group] if each.time > fact.time]
-    return any(each.member == fact.member for each in later)
+    """Whether another coordinator took over the group with a member that had gone before."""
+    own = [each for each in truth.changes[fact.group] if each.member == fact.member]
+    return any(each.change == "joined" and not each.request for each in own)
 
 
 def _has_instance(members: tuple[str, ...], fact: MemberChanged) -> bool:

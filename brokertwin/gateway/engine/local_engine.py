@@ -39,7 +39,7 @@ from brokertwin.protocol.generated.produce import ProduceRequest, TopicProduceDa
 from brokertwin.protocol.kafka_apis import api_of_key
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.output_rows import Rows
-from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.cell.restart_image import columns_at_rest
 from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core import outputs
@@ -324,7 +324,6 @@ class LocalEngine:
         )
 
     def _restore(self, snapshot: EngineSnapshot) -> CellSettings:
-        """Restore a snapshot, before the first event."""
         self._check_fits(snapshot.settings)
         self._cell = Cell(snapshot.settings, snapshot.columns, make_rows=LocalRows)
         self._offset = snapshot.events

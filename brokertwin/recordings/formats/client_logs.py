@@ -55,26 +55,46 @@ AGAIN_MS = 100
 PENDING_MAX = 1_000
 """Requests without a response that are kept for a connection and API."""
 
-MARKS = later(
-    rb"CorrId \d"
-    rb"|(?:\[thrd:[^\]]*\]:|#(?:consumer|producer)-\d+\|(?:[A-Z]+\|)?) [^\n]{0,300}?"
+_RD_KINDS = (b"consumer", b"producer")
+_RD_REFUSED = (
+    rb" [^\n]{0,300}?"
     rb"(?:Broker: |(?:EndTxn returned|AddOffsetsToTxn response from|Fetch failed at) )"
-    rb"|request with header RequestHeader"
-    rb"|with correlation id \d+(?: to node |, received \{)"
-    rb"|\(key: \d+, version: \d+\)(?:\"| ?\{)"
-    rb"|Connection [^\n]{0,300}?>:? (?:Request|Response) \d+(?: \([\d.e-]+ ms\))?: \w"
-    rb"|\] Send: bytearray\(b"
-    rb"|(?:Request to|Response from) \S+ \d+: \w+_v\d"
-    rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
-    rb"|\bproduced\W{1,4}broker\W|\bretrying request\W{1,4}request\W"
-    rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
-    rb"(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
-    rb"|\berr(?:or)?\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
-    rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
-    rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
-    rb"|" + client_refusals.MARKS
 )
-"""Patterns in lines of requests and responses, after the time."""
+_FRANZ_REFUSED = (
+    rb"[^\n]{0,120}(?:\berr(?:or)?\\?\"{0,2}[:=] ?\\?\"{0,2}[A-Z]+_|failed with [A-Z]+_)"
+)
+_FRANZ_STEP = rb"\"{1,2}: ?\"{1,2}[A-Z]+_[^\n]{0,300}\"(?:heartbeat|commit|join|sync|fetch) ?"
+MARKS = later(
+    b"|".join(
+        (
+            rb"CorrId \d",
+            rb"\[thrd:[^\]]*\]:" + _RD_REFUSED,
+            *(b"#" + kind + rb"-\d+\|(?:[A-Z]+\|)?" + _RD_REFUSED for kind in _RD_KINDS),
+            rb"request with header RequestHeader",
+            rb"with correlation id \d+(?: to node |, received \{)",
+            rb"\(key: \d+, version: \d+\)(?:\"| ?\{)",
+            rb"Connection [^\n]{0,300}?>:? (?:Request|Response) \d+(?: \([\d.e-]+ ms\))?: \w",
+            rb"\] Send: bytearray\(b",
+            *(what + rb" \S+ \d+: \w+_v\d" for what in (b"Request to", b"Response from")),
+            *(what + rb" [A-Z]\w+ v\d+[;\"\s]" for what in (b"wrote", b"read")),
+            rb"produced\W{1,4}broker\W",
+            rb"retrying request\W{1,4}request\W",
+            *(step + _FRANZ_REFUSED for step in (b"heartbeat", b"commit", b"join group")),
+            *(step + _FRANZ_REFUSED for step in (b"sync group", b"fetch offsets")),
+            rb"InitProducerID" + _FRANZ_REFUSED,
+            *(name + _FRANZ_STEP for name in (b"err", b"error")),
+            rb"client/(?:metadata|coordinator) ",
+            rb"txnmgr/[a-z-]+ ",
+            rb"Completed ApiVersionsRequest V\d",
+            *(kind + rb"/broker/\d+ [^\n]{0,300}because kafka server: " for kind in _RD_KINDS),
+            *client_refusals.MARKS,
+        )
+    )
+)
+"""Patterns in lines of requests and responses, after the time.
+
+Each begins with a letter or sign, because `re` then skips what begins with no pattern.
+"""
 
 TIME_BEHIND = later(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)|(?<!\S)(?:time|ts)=")
 """KafkaJS, whose time and fields are in JSON behind the message, and logfmt."""
@@ -106,12 +126,14 @@ class _Failure(NamedTuple):
     Attributes:
         client: "" if the line does not name it.
         place: the client's name for the broker; "" if the line does not name it.
+        number: the correlation id; None if the line does not have it.
     """
 
     client: str
     place: str
     keys: tuple[int, ...]
     error: str
+    number: int | None = None
 
 
 class _Named(NamedTuple):
@@ -139,7 +161,7 @@ class Exchanges:
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
         self._seen: set[tuple[str, int]] = set()
-        self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
+        self._alone: dict[tuple[str, int], tuple[tuple[Error | str, int | None], int]] = {}
         self._count = 0
 
     def take(
@@ -205,12 +227,14 @@ class Exchanges:
         (key,) = found.keys
         client = found.client or UNNAMED
         former = self._done.get((client, key))
+        refused = code or found.error, found.number
         said, at = self._alone.get((client, key), (None, 0))
-        if said == (code or found.error) and time - at < AGAIN_MS:
+        if said == refused and time - at < AGAIN_MS:
             return
-        self._alone[client, key] = code or found.error, time
+        self._alone[client, key] = refused, time
         broker = _number_at_end(found.place)
-        sent = _Message(client, found.place, broker, key, UNKNOWN_VERSION, None, True, {})
+        number, version = found.number, UNKNOWN_VERSION
+        sent = _Message(client, found.place, broker, key, version, number, True, {})
         self._count += 1
         document = self._document(line, place, sent, client, broker, time)
         document.response = raw(_response_of(found.error, code))
@@ -321,6 +345,9 @@ _RD_CLIENT = later(r"[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
 _RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
 """The number of a client in its process, where several may have one client id."""
 
+_RD_PARTS = ("CorrId ", "[thrd:", "#consumer-", "#producer-")
+"""Texts of which each line has one."""
+
 _RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
@@ -369,6 +396,8 @@ _RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
 
 
 def _librdkafka(text: str, line: bytes) -> Found:
+    if not any(each in text for each in _RD_PARTS):
+        return None
     sent = _RD_SENT.search(text)
     client = _rd_client(text[: sent.start()] if sent else text, line)
     if sent is not None:
@@ -448,7 +477,7 @@ _OLD_JAVA = later(
 
 
 def _old_java(text: str, _: bytes) -> Found:
-    found = _OLD_JAVA.search(text)
+    found = _OLD_JAVA.search(text) if "with correlation id " in text else None
     key = API_KEYS.get(found["sent"] or found["received"]) if found is not None else None
     if found is None or key is None:
         return None
@@ -775,14 +804,14 @@ def _sarama(text: str, _: bytes) -> Found:
 def _refusal(text: str, _: bytes) -> Found:
     found = client_refusals.refusal_in(text)
     return (
-        _Failure(found.client, "", (API_KEYS[found.api],), found.said)
+        _Failure(found.client, "", (API_KEYS[found.api],), found.said, found.number)
         if found is not None
         else None
     )
 
 
 _READERS: tuple[Callable[[str, bytes], Found], ...] = (
-    *(_java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go),
+    *(_librdkafka, _java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _franz_go),
     _sarama,
 )
 

@@ -14,17 +14,26 @@ from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.formats.client_errors import code_of
 
-MARKS = (
-    rb"\bclientId=[^\n\]]{0,300}\] (?:Attempt to (?:heartbeat|fetch offsets) "
+_NUMBERED = rb" [^\n]{0,300}[:,] ?\[\d+\] "
+_OF_JAVA = (
+    rb"clientId=[^\n\]]{0,300}\] (?:Attempt to (?:heartbeat|fetch offsets) "
     rb"|Offset ?[Cc]ommit failed|(?:Join|Sync|Leave)Group |Group coordinator lookup failed"
     rb"|(?:Consumer|Share)?GroupHeartbeat"
     rb"|Node -?\d+ was unable|Fetch (?:position|offset) |Received unknown topic|Got error produce"
     rb"|Error while fetching metadata|The metadata response from the cluster reported)"
-    rb"|\bHeartbeat failed(?: for group|: local member_id)|\bHeartbeat: local member_id"
-    rb"|\bOffsetCommit failed for group |\bAttempt to join group "
-    rb"|\b(?:[Ff]ailed to (?:join|sync|fetch|read)|leave group failed|error writing messages"
-    rb"|[Pp]roblem getting partitions|Unable to establish connection to consumer group"
-    rb"|the kafka reader got an) [^\n]{0,300}[:,] ?\[\d+\] |\bthe kafka reader is reading "
+)
+MARKS = (
+    _OF_JAVA,
+    rb"Heartbeat failed(?: for group|: local member_id)",
+    rb"Heartbeat: local member_id",
+    rb"OffsetCommit failed for group ",
+    rb"Attempt to join group ",
+    rb"ailed to (?:join|sync|fetch|read)" + _NUMBERED,
+    rb"leave group failed" + _NUMBERED,
+    rb"error writing messages" + _NUMBERED,
+    rb"roblem getting partitions" + _NUMBERED,
+    rb"Unable to establish connection to consumer group" + _NUMBERED,
+    rb"the kafka reader (?:got an" + _NUMBERED + rb"|is reading )",
 )
 """Patterns in lines with a refusal, after the time."""
 
@@ -36,13 +45,16 @@ class Refusal(NamedTuple):
         client: "" if the line does not name it.
         api: name of the API.
         said: name or text of the error.
+        number: the correlation id; None if the line does not have it.
     """
 
     client: str
     api: str
     said: str
+    number: int | None = None
 
 
+_MARKS = later(b"|".join(MARKS).decode())
 _CLIENT = later(r"\bclientId=([^,\]]*)[^\]]*\] ")
 _BEATS = r"(?P<heartbeat>Consumer|Share|)GroupHeartbeat(?:Request)? failed "
 _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -116,12 +128,15 @@ _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"\bthe kafka reader is reading (?:before|passed) the", "FETCH", "OFFSET_OUT_OF_RANGE"),
     )
 )
+_CORRELATION = later(r"correlation id (\d+)")
 _NUMBER = later(r"(?:Error (?:- )?|^)(\d+)")
 _HEARTBEATS = {"": "CONSUMER", "Consumer": "CONSUMER", "Share": "SHARE"}
 
 
 def refusal_in(text: str) -> Refusal | None:
     """The refusal that a line reports, if any."""
+    if not _MARKS.search(text):
+        return None
     client = _CLIENT.search(text)
     for form, api, said in _FORMS:
         found = form.match(text, client.end()) if client is not None else form.search(text)
@@ -130,7 +145,10 @@ def refusal_in(text: str) -> Refusal | None:
         part = found.groupdict()
         if not api:
             api = f"{_HEARTBEATS[part['heartbeat']]}_GROUP_HEARTBEAT"
-        return Refusal(client[1] if client is not None else "", api, said or _name(part["said"]))
+        of = _CORRELATION.search(found[0])
+        number = int(of[1]) if of is not None else None
+        by = client[1] if client is not None else ""
+        return Refusal(by, api, said or _name(part["said"]), number)
     return None
 
 

@@ -175,6 +175,7 @@ def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
             assert rows_in_state(spark, bench.checkpoint, each) == bench.table(each.name), each.name
 
 
+@pytest.mark.spark  # in a process of its own
 def test_a_topic_that_is_made_again_while_live_runs_is_read_from_its_beginning(
     bench: LiveBench,
 ) -> None:

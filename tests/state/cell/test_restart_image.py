@@ -1,7 +1,7 @@
 """A cell without the Fetches that end with its brokers' process."""
 
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.cell.restart_image import columns_at_rest
 from brokertwin.state.core import pending
 from tests.support.groups import GroupBench
 
