@@ -107,7 +107,6 @@ class ConnectionQuotas:
         return [each for door in self._doors.values() for each in door.waiting]
 
     def arrived(self, arrival: Arrival) -> None:
-        """Admit, queue or refuse a connection."""
         if self._has_ended:
             arrival.transport.abort()
             return

@@ -141,7 +141,6 @@ def _not_stored(partition: PartitionProduceData, failure: OSError) -> None:
 
 
 async def put_locators(writes: list[PendingWrite]) -> None:
-    """Wait until batches are stored."""
     for _topic, partition, _data, locator in writes:
         if locator is None:
             continue

@@ -297,7 +297,6 @@ class Gateway:
         return _UNKNOWN_END_POINT.sub(end_point, line)
 
     async def close(self) -> None:
-        """Close all connections and the engine."""
         if self._watch is not None:
             self._watch.cancel()
         await asyncio.gather(*self._openings)

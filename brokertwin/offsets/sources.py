@@ -245,13 +245,16 @@ def _of_csv(file: Path, groups: Collection[str]) -> Iterator[tuple[OffsetKey, in
     """Yield the offsets of a file; if it names no group, `groups` has the only one.
 
     A line with names may be the first one; then there may be further columns, in any order. A byte
-    order mark, as spreadsheets write it, is ignored.
+    order mark is ignored, and semicolons are read like commas: spreadsheets write both.
     """
     seen: set[OffsetKey] = set()
     chosen: list[int] = []
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
-            for number, row in enumerate(csv.reader(lines), 1):
+            first = lines.readline()
+            lines.seek(0)
+            delimiter = ";" if ";" in first and "," not in first else ","
+            for number, row in enumerate(csv.reader(lines, delimiter=delimiter), 1):
                 if not row:
                     continue
                 if number == 1 and (chosen := _chosen(row)):

@@ -82,7 +82,6 @@ class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False)
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
 

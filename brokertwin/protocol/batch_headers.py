@@ -62,7 +62,6 @@ class Batch(Body):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
 

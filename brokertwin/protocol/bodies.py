@@ -46,8 +46,6 @@ class CachedBody(Body, dict=True):
 
 
 class FieldVersions(NamedTuple):
-    """The versions in which a field is written."""
-
     first: int
     last: int
     is_tagged: bool = False

@@ -96,7 +96,6 @@ def message_writer(name: str, version: int, kind: Kind = None) -> Write:
 def reader_of(
     title: str, fields: Sequence[Field], version: int, flexible: bool, kind: Kind = None
 ) -> Read:
-    """Generate the function that reads a struct of a message."""
     reader = _Reader(title, version)
     return reader.finish(reader.struct(fields, flexible, kind))
 
@@ -201,7 +200,6 @@ class _Code:
         self._path: tuple[str, ...] = ()
 
     def local(self, stem: str) -> str:
-        """Return a unique local name."""
         self._count += 1
         return f"{stem}{self._count}"
 
@@ -459,7 +457,6 @@ class _Reader:
     def _sized(
         self, value: str, kind: str, flexible: bool, is_nullable: bool, is_raw: bool
     ) -> None:
-        """Generate code that reads a string or bytes."""
         code = self._code
         size = code.local("size")
         is_string = kind == "string"
@@ -735,7 +732,6 @@ class _Writer:
             code.add(f"out += {code.constant('pack', struct.Struct(form).pack)}({size})")
 
     def _sized(self, value: str, kind: str, flexible: bool) -> None:
-        """Generate code that writes a string or bytes."""
         code = self._code
         data, size = code.local("data"), code.local("size")
         encoded = f"{value}.encode()" if kind == "string" else f"bytes_of({value})"

@@ -51,7 +51,6 @@ def end_batch(
 
 
 def to_bytes(batch: Batch | FetchedBatch) -> bytes:
-    """Bytes of an end marker's batch."""
     assert batch.end_marker is not None, "not an end marker"
     checked = _checked(batch, batch.end_marker)
     prefix = _PREFIX.pack(

@@ -52,7 +52,6 @@ class RequestFrame(NamedTuple):
 
     @property
     def version(self) -> int:
-        """Version of the API."""
         version: int = self.header["requestApiVersion"]
         return version
 
@@ -153,7 +152,6 @@ def read_request(frame: bytes, header_type: type[T]) -> tuple[T, Any]:
 def _struct_readers(
     api_key: int, version: int, header_type: type[msgspec.Struct]
 ) -> tuple[str, Read, Read]:
-    """Same as `_request_readers`, for structs."""
     form = _form(api_key, version)
     header = message_reader("RequestHeader", form.request_header, header_type)
     return form.name, header, message_reader(form.request, version, request_type(api_key))

@@ -29,8 +29,6 @@ class Decider(StrEnum):
 
 
 class Trait(StrEnum):
-    """A fact about an API."""
-
     READS = "reads"
     """Changes nothing that other clients see or that outlives the broker process."""
     UNLISTED = "unlisted"
@@ -115,7 +113,6 @@ class KafkaApi(msgspec.Struct, frozen=True):
 
     @property
     def is_coordinated(self) -> bool:
-        """Whether a coordinator decides."""
         return self.handler in _COORDINATORS
 
 
@@ -132,7 +129,6 @@ def api_of_key(key: int) -> KafkaApi:
 
 
 def keys_with(trait: Trait) -> frozenset[int]:
-    """Return the keys of the APIs that have a trait."""
     return frozenset(key for key, api in KAFKA_APIS.items() if trait in api.traits)
 
 

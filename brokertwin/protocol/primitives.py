@@ -61,7 +61,6 @@ def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """Append an unsigned varint."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -94,5 +93,4 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Append a zigzag varint."""
     write_uvarint(out, value << 1 if value >= 0 else (-value << 1) - 1)

@@ -166,7 +166,6 @@ def _seen(batch: bytes, header: Batch, records: Columns) -> RecordsSummary | Non
 
 
 def has_append_time_flag(batch: bytes) -> bool:
-    """True if the attributes of a batch have the log append time flag."""
     return bool(batch[FLAGS_POSITION] & APPEND_TIME_FLAG)
 
 

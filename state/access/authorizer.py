@@ -43,8 +43,6 @@ _ANY_NAME = "hardcode"
 
 
 class ResourceType(IntEnum):
-    """Type of a protected resource."""
-
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -66,8 +64,6 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """An operation on a resource."""
-
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -328,7 +324,6 @@ def _applies(acl: Acl, client: Client, operation: Operation) -> bool:
 
 
 def _is_dominated(allowed: Pattern, denied: set[Pattern]) -> bool:
-    """True if the allowed pattern, or a prefix of its name, is denied."""
     if allowed.pattern_type == PatternType.LITERAL:
         if allowed.name == WILDCARD:
             return False

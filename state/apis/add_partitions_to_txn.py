@@ -79,7 +79,6 @@ class _Judged(NamedTuple):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Add partitions to their transactions, or verify them."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version < BATCHES_SINCE:
         return _from_client(broker, request, body)
@@ -102,7 +101,6 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _judged(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
-    """Add or verify the partitions of one transaction that a broker sent."""
     refused = _attempted(broker, transaction, frozenset())
     if refused is not None:
         return refused
@@ -161,7 +159,6 @@ def _attempted(
 
 
 def _in_order(places: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return each partition once, in the order of a Scala map."""
     named = dict.fromkeys(places)
     return scala_order(named, _hash)
 

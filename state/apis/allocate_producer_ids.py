@@ -31,7 +31,6 @@ from brokertwin.state.transactions import producer_id_manager, producer_ids
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Allocate the next block to the broker."""
     body: AllocateProducerIdsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)

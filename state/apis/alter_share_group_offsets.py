@@ -75,7 +75,6 @@ class AlterState(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Send the offsets to the share coordinators, if there are any."""
     body: AlterShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.READ)
     if error is not Error.NONE:

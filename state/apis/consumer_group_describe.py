@@ -28,7 +28,6 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Describe the groups without changing any state."""
     described = describing.describe(broker, request, _CONSUMERS)
     return Decision(response=ConsumerGroupDescribeResponse(groups=described))
 

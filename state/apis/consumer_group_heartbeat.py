@@ -58,7 +58,6 @@ NO_TIMEOUT = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Handle a heartbeat that joins, continues or leaves."""
     _check(broker, request)
     body: ConsumerGroupHeartbeatRequest = request.body
     coordinator = consumer_coordinator.find(broker, body.group_id, body.member_epoch)

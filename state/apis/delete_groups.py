@@ -76,7 +76,6 @@ def handle(machine: Machine, request: Request) -> Decision:
 def resume(
     broker: Broker, waiting: PendingRequest, _message: Message, response: DeleteGroupsResponse
 ) -> Decision:
-    """Delete the groups after their nodes in ZooKeeper."""
     nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
     return _delete(broker, decode_item(waiting.state, PendingGroupDeletions).errors, nodes)
 
@@ -115,7 +114,6 @@ def _delete(
 
 
 def _deletions(broker: Broker, group_id: str) -> list[Message]:
-    """Return the requests to the share coordinators of a share group."""
     group = groups.find(broker, group_id)
     return share_states.delete_requests(broker, group) if isinstance(group, ShareGroup) else []
 

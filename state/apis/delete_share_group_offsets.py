@@ -58,7 +58,6 @@ class PendingShareDeletion(msgspec.Struct):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Send the topics to the share coordinators, if there are any."""
     body: DeleteShareGroupOffsetsRequest = request.body
     error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
     if error is not Error.NONE:

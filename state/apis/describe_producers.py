@@ -39,7 +39,6 @@ class _Refusal(NamedTuple):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Return the producers or the error of each requested partition."""
     body: DescribeProducersRequest = request.body
     described = []
     for wanted in body.topics:

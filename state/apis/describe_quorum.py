@@ -40,7 +40,6 @@ _NOT_HERE = "This server does not host this topic-partition."
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Describe the controller's metadata log."""
     body: DescribeQuorumRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")

@@ -98,7 +98,6 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _initial(
     broker: Broker, request: Request, requested: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    """Return a group with unknown offsets, or its error."""
     group_id = requested.group_id
     error = Error.NONE
     if not broker.has_feature(features.SHARE):

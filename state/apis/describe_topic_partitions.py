@@ -34,7 +34,6 @@ PARTITIONS_MAX = 2000
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Return a page of the requested topics, or of all, from the cursor on."""
     body: DescribeTopicPartitionsRequest = request.body
     named = {topic.name for topic in body.topics}
     if body.cursor is not None and not _is_valid(body.cursor, named):

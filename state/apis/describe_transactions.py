@@ -28,7 +28,6 @@ from brokertwin.state.transactions import transaction_coordinator
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Describe the transactions without changing any state."""
     body: DescribeTransactionsRequest = request.body
     states = [_describe(broker, request, name) for name in body.transactional_ids]
     return Decision(response=DescribeTransactionsResponse(transaction_states=states))

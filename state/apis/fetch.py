@@ -79,8 +79,6 @@ _REPLICAS_SERVE_SINCE = 11
 
 
 class Readable(msgspec.Struct, array_like=True):
-    """A readable partition: the request for it and its topic id."""
-
     requested: FetchPartition
     topic_id: Uuid
 
@@ -262,7 +260,6 @@ def ready(broker: Broker, waiting: PendingRequest) -> bool:
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Read again and respond."""
     fetch = _fetch_of(broker, waiting)
     requester = _requester(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
     return _respond(broker, fetch, *_read_all(broker, fetch), requester)

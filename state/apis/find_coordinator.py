@@ -57,8 +57,6 @@ _MESSAGES = {
 
 
 class KeyType(IntEnum):
-    """The type of a coordinator key."""
-
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2

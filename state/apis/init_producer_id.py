@@ -98,7 +98,6 @@ def ready(broker: Broker, _waiting: PendingRequest) -> bool:
 
 
 def complete(broker: Broker, waiting: PendingRequest) -> Decision:
-    """Assign an id of the block, or report that there is none."""
     if producer_id_manager.is_block_awaited(broker):
         producer_ids.request_completed(broker)
     body = decode_item(waiting.state, InitProducerIdRequest)

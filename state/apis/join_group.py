@@ -222,7 +222,6 @@ class _Join:
         return [(protocol.name, protocol.metadata) for protocol in self._body.protocols]
 
     def wait(self, member: ClassicMember) -> JoinGroupResponse | None:
-        """Join the running rebalance, or start one."""
         self._coordinator.drop_pending(member.join_id)
         self._group.update_join(member, _parameters_of(self._request))
         self._coordinator.rebalance()

@@ -69,7 +69,6 @@ class _Seen(NamedTuple):
 
 @lru_cache
 def cluster_id(cluster: str, chosen: str | None) -> str:
-    """Return the chosen cluster id, or one derived from the cluster's name."""
     return chosen if chosen else topics.derive_uuid("cluster", cluster)
 
 

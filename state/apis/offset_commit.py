@@ -314,7 +314,6 @@ def _group_error(
 
 
 def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitRequest) -> None:
-    """Extend the session of a classic group's member."""
     if not isinstance(group, ClassicGroup) or group.state not in SESSION_EXTENDED_IN:
         return
     member = group.members.get(body.member_id)

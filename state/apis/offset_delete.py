@@ -59,10 +59,7 @@ class _PartitionOutcome(NamedTuple):
 
 
 class PendingOffsetDeletions(msgspec.Struct):
-    """The response that waits for ZooKeeper.
-
-    `is_known` is set if the coordinator has the group.
-    """
+    """The response that waits for ZooKeeper. `is_known` is set if the coordinator has the group."""
 
     response: OffsetDeleteResponse
     is_known: bool

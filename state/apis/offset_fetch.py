@@ -272,8 +272,6 @@ def _group(
 
 
 class _Reader:
-    """Reads the offsets of one group."""
-
     def __init__(self, broker: Machine, group_id: str, require_stable: bool) -> None:
         self._broker = broker
         self._unstable = set[tuple[str, int]]()

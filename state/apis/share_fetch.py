@@ -73,8 +73,6 @@ ACQUIRE_MODES = (0, 1)
 
 
 class Shown(msgspec.Struct, array_like=True):
-    """A partition in the response."""
-
     topic_id: str
     response: ShareFetchResponsePartitionData
 
@@ -274,7 +272,6 @@ def _begin(
 
 
 def _rotated(places: list[TopicPartitionId], epoch: int) -> list[TopicPartitionId]:
-    """Rotate the partitions by the epoch to fetch from each in turn."""
     at = epoch % len(places) if places and epoch > 0 else 0
     return places[at:] + places[:at]
 
@@ -409,7 +406,6 @@ def _release(broker: Broker, state: DelayedShareFetch) -> Decision:
 
 
 def close(broker: Broker, group_id: str, member_id: str) -> Decision:
-    """Close a member's session and release its records."""
     session = share_sessions.find(broker, group_id, member_id)
     share_sessions.close(broker, group_id, member_id)
     places = [cached.place for cached in session.partitions] if session is not None else []

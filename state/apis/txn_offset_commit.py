@@ -185,7 +185,6 @@ def _coordinator_error(broker: Broker, group_id: str, version: int) -> Error:
 
 
 def _needs_verification(broker: Broker, version: int) -> bool:
-    """True if the transaction coordinator must verify the partition."""
     return version >= ADDS_SINCE or broker.settings.transaction_partition_verification_enable
 
 
@@ -293,7 +292,6 @@ def _known(broker: Broker, body: TxnOffsetCommitRequest) -> ProducerStateEntry |
 
 
 def _is_open(broker: Broker, body: TxnOffsetCommitRequest) -> bool:
-    """True if the partition has pending offsets of the producer."""
     partition = _place(broker, body)[1]
     return bool(transactional_offsets.groups_of(broker, body.producer_id, partition))
 

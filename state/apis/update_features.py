@@ -36,7 +36,6 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Change all levels, or none."""
     body: UpdateFeaturesRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))

@@ -114,12 +114,10 @@ class ReplyEvent(msgspec.Struct):
 
 
 def holds(settings: CellSettings, machine: int) -> bool:
-    """Whether this cell has a broker, or the controller."""
     return settings.has_controller if machine == CONTROLLER else machine in settings.brokers_here
 
 
 def cell_of(settings: CellSettings, machine: int) -> str:
-    """Return the name of the cell that has a broker, or the controller."""
     if machine == CONTROLLER:
         return next(iter(settings.cells))
     return next(name for name, brokers in settings.cells.items() if machine in brokers)
@@ -136,14 +134,12 @@ def is_repeat(table: Table, settings: CellSettings, event: Event) -> bool:
 
 
 def is_next(table: Table, settings: CellSettings, event: Event) -> bool:
-    """Whether an event of another cell is the one after the last accepted."""
     last = _received(table, settings, event.sender)
     following = last.sequence + 1 if event.incarnation == last.incarnation else 1
     return event.incarnation >= last.incarnation and event.sequence == following
 
 
 def take(table: Table, event: Event) -> None:
-    """Note that an event of another cell is accepted."""
     table.put(f"heard/{event.sender}", Count(event.incarnation, event.sequence))
 
 
@@ -184,7 +180,6 @@ class OtherCells:
         self.cause = ""
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Add a metadata record for the brokers of this cell, and for every other cell."""
         self._inner.publish(record, brokers)
         for cell in others(self._settings):
             self._send_event(cell, Kind.METADATA, MetadataEvent(record))
@@ -204,7 +199,6 @@ class OtherCells:
                 )
 
     def _is_cut(self, copy: ReplicaFetch | ReplicaResponse) -> bool:
-        """Whether a broker of this cell is cut off from others."""
         return network.is_cut(self._table, copy.sender, copy.sender)
 
     def register(self, content: RegistrationEvent) -> None:
@@ -220,7 +214,6 @@ class OtherCells:
         return self._inner.next()
 
     def reply(self, message: Message, response: Body) -> None:
-        """Send a reply to a machine of another cell."""
         content = ReplyEvent(_message_event(message), msgspec.Raw(_json.encode(response)))
         self._send_event(cell_of(self._settings, message.sender), Kind.REPLY, content)
 

@@ -56,7 +56,6 @@ def client_id(follower: int, fetcher: int) -> str:
 
 
 def note_request(broker: Broker, fetch: ReplicaFetch, nonce: str) -> None:
-    """Create or continue the session of a follower's request."""
     table = broker.tables.fetch_sessions
     known = table.get(_key(broker, fetch.sender, fetch.fetcher), FollowerSession)
     epoch = broker.registration(fetch.sender).epoch

@@ -121,7 +121,6 @@ def _partitions(prefix: str, topics: list[Topic]) -> Violations:
 
 
 def _logs(tables: CellTables, alike: Alike) -> Violations:
-    """Each broker has the logs of its replicas."""
     wanted: dict[str, int | None] = {}
     for members, topics in alike:
         for topic in topics:

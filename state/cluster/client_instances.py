@@ -231,7 +231,6 @@ def _matched(
     connections: list[str],
     as_of: int,
 ) -> ClientInstance:
-    """An instance matched with the current subscriptions."""
     kind, interval_ms = given_configs.CLIENT_METRICS, client_metrics.DEFAULT_MS
     wanted: JavaMap[str, None] = JavaMap(java_hash)
     given = given_configs.everything(broker, kind)

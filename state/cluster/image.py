@@ -162,7 +162,6 @@ def topics_created(at: MachineTables) -> int:
 
 @applies(BrokerRegistered)
 def apply_registered(at: MachineTables, record: BrokerRegistered) -> None:
-    """Apply a registration, possibly of another incarnation."""
     item = Registration(
         record.is_fenced,
         record.broker_epoch,

@@ -13,8 +13,6 @@ Value = bool | int | float | str | list[str] | None
 
 
 class Type(StrEnum):
-    """Type of a configuration key."""
-
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
     INT = "INT"

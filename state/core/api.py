@@ -14,10 +14,7 @@ from brokertwin.state.core.settings import BrokerSettings
 
 
 class NotBuilt(Exception):
-    """Raised for a part of an API that is not implemented.
-
-    The error message names the part.
-    """
+    """Raised for a part of an API that is not implemented. The error message names the part."""
 
 
 class Refused(Exception):

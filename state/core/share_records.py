@@ -10,10 +10,7 @@ from brokertwin.protocol.bodies import Uuid
 
 
 class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
-    """Records with the same state, both offsets inclusive.
-
-    `delivery_state` is Kafka's code.
-    """
+    """Records with the same state, both offsets inclusive. `delivery_state` is Kafka's code."""
 
     first_offset: int
     last_offset: int
@@ -37,10 +34,7 @@ class ShareSnapshot(msgspec.Struct, rename="camel"):
 
 
 class ShareUpdate(msgspec.Struct, rename="camel"):
-    """Kafka's ShareUpdateValue: the changes.
-
-    A start offset of -1 leaves it unchanged.
-    """
+    """Kafka's ShareUpdateValue: the changes. A start offset of -1 leaves it unchanged."""
 
     leader_epoch: int
     start_offset: int

@@ -80,10 +80,7 @@ def decode(document: str) -> IdBlock:
 
 
 def block_after(document: str | None, broker: int) -> IdBlock:
-    """Return the next block.
-
-    Raises ProducerIdsExhausted, and ValueError like `decode`.
-    """
+    """Return the next block. Raises ProducerIdsExhausted, and ValueError like `decode`."""
     if document is None:
         return IdBlock(broker, 0, BLOCK_SIZE - 1)
     last = decode(document).last

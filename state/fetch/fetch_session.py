@@ -326,7 +326,6 @@ class SessionCache:
         return session is not None and session.epoch != next_epoch(context.request_epoch)
 
     def remove(self, session_id: int) -> None:
-        """Close a session, if it exists."""
         members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return

@@ -85,7 +85,6 @@ class ClassicGroupCoordinator:
         groups.set_timer(self._broker, group_id, timer, deadline)
 
     def fire(self, timer: str) -> Decision:
-        """Handle an expired timer of the group."""
         member_id = groups.heartbeat_member(timer)
         if member_id is not None:
             self.session_expired(member_id)

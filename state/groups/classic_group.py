@@ -93,10 +93,7 @@ class ClassicMember(msgspec.Struct):
         return dict(self.protocols).get(protocol_name, "")
 
     def take_over(self, parameters: JoinParameters) -> None:
-        """Store join parameters.
-
-        For a member of a group, use `ClassicGroup.update_join`.
-        """
+        """Store join parameters. For a member of a group, use `ClassicGroup.update_join`."""
         self.protocols = parameters.protocols
         self.rebalance_timeout_ms = parameters.rebalance_timeout_ms
         self.session_timeout_ms = parameters.session_timeout_ms

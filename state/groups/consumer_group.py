@@ -214,7 +214,6 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         return max(names, key=lambda name: copied[name]) if names else default
 
     def put(self, member: ConsumerMember) -> None:
-        """Add or update a member."""
         former = self.members.get(member.member_id)
         if former is not None:
             self._forget(former)
@@ -282,14 +281,10 @@ class Subscriptions(NamedTuple):
 
     @property
     def topics(self) -> set[str]:
-        """All topic names, including deleted topics."""
         return self.by_name.keys() | self.by_regex.keys()
 
     def is_homogeneous(self, member_count: int) -> bool:
-        """True if all members have equal subscriptions.
-
-        Like Kafka, this compares counts only.
-        """
+        """True if all members have equal subscriptions. Like Kafka, this compares counts only."""
         if not self.regexes:
             return all(count == member_count for count in self.by_name.values())
         has_one = next(iter(self.regexes.values())) == member_count

@@ -21,8 +21,6 @@ EPOCHS_SINCE = 9
 
 
 class ConsumerKind(ModernKind[ConsumerGroup]):
-    """Consumer groups."""
-
     name = "consumer"
     coordinator = ConsumerGroupCoordinator
     member_tombstones = staticmethod(rows.member_tombstones)

@@ -62,7 +62,6 @@ class DescribeSpec(NamedTuple, Generic[Description]):
 def describe(
     broker: Broker, request: Request, kind: DescribeSpec[Description]
 ) -> list[Description]:
-    """Return the descriptions of the requested groups."""
     group_ids: list[str] = request.body.group_ids
     if not broker.has_feature(kind.feature):
         return [_refused(kind, each, Error.UNSUPPORTED_VERSION) for each in group_ids]

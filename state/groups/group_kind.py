@@ -119,7 +119,6 @@ class ModernKind(GroupKind[Modern]):
         return self.expire(broker, group_id, [groups.timer_member(timer)])
 
     def expire(self, broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-        """Fence members as if their sessions had expired."""
         coordinator = self._coordinator(broker, group_id)
         members = coordinator.group.members
         coordinator.fence([members[each] for each in member_ids if each in members])

@@ -123,10 +123,7 @@ def stored_ids(at: MachineTables) -> list[str]:
 
 
 def change(at: MachineTables, group_id: str) -> ClassicGroup | None:
-    """Return a classic group for modification.
-
-    A restored group is live only after `save`.
-    """
+    """Return a classic group for modification. A restored group is live only after `save`."""
     key = _live_key(at.id, group_id)
     if key in at.tables.live_groups:
         return at.tables.live_groups.change(key, ClassicGroup)

@@ -19,8 +19,6 @@ KINDS = frozenset({0, 1})
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
-    """Group, topic and partition of an offset."""
-
     group: str
     topic: str
     partition: int

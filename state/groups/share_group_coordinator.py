@@ -189,7 +189,6 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         return group_epoch, targets[after.member_id]
 
     def _targets(self, after: ShareGroupMember, counts: dict[str, int]) -> dict[str, Target]:
-        """Compute all targets, with the updated member."""
         group = self.group
         members: JavaMap[str, ShareGroupMember] = JavaMap(java_hash)
         for each in group.in_order():
@@ -260,7 +259,6 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         self.messages += initialize_requests(self._broker, group.group_id, group_epoch, missing)
 
     def mark_initialized(self, places: PartitionsByTopic) -> None:
-        """Note that the share state of partitions is initialized."""
         initializing, initialized = dict(self.group.initializing), dict(self.group.initialized)
         for topic_id, partitions in places.items():
             all_partitions = {*partitions, *partitions_of(initialized.get(topic_id))}

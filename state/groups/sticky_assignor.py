@@ -114,8 +114,6 @@ def _share(tasks: int, members: int) -> int:
 
 
 class _Assignment:
-    """An assignment in progress."""
-
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         active = sum(spec.task_counts.values())
@@ -137,7 +135,6 @@ class _Assignment:
                 self._former_standbys.setdefault(task, []).append(owner)
 
     def assign_active(self) -> None:
-        """Assign each task to one member."""
         remaining = [
             StreamsTaskId(each, n)
             for each, count in self._spec.task_counts.items()

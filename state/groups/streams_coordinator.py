@@ -128,8 +128,6 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoord
 
 
 class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
-    """A streams group at its coordinator, for one request or timer."""
-
     def __init__(self, broker: Broker, group: StreamsGroup) -> None:
         super().__init__(broker, group)
         current = groups.find(broker, group.group_id)
@@ -270,10 +268,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         return group_epoch, targets[after.member_id], ""
 
     def _is_delayed(self) -> bool:
-        """True during the initial rebalance delay.
-
-        It starts with the first member.
-        """
+        """True during the initial rebalance delay. It starts with the first member."""
         broker, group_id = self._broker, self.group.group_id
         if groups.has_timer(broker, group_id, groups.INITIAL):
             return True

@@ -25,8 +25,6 @@ from brokertwin.state.groups.streams_group import (
 
 
 class StreamsKind(ModernKind[StreamsGroup]):
-    """Streams groups."""
-
     name = STREAMS
     coordinator = StreamsGroupCoordinator
     member_tombstones = staticmethod(rows.member_tombstones)

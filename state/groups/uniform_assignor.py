@@ -55,7 +55,6 @@ class _HomogeneousBuilder:
         return {member_id: target.target() for member_id, target in self._targets.items()}
 
     def _keep(self, index: int, member_id: str, target: TargetCopy) -> None:
-        """Keep a member's partitions up to its quota."""
         has_extra = self._extra > 0
         quota = self._quota + has_extra
         for topic_id in target.former:

@@ -32,7 +32,6 @@ OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
 
 
 def check(tables: CellTables, touched: Touched = ALL) -> Violations:
-    """Check every log and its producers, and that each item belongs to a log."""
     logs, producers = tables.logs, tables.producers
     keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
     if not keys:
@@ -219,7 +218,6 @@ def _chunk(at: MachineTables, log: Log, bounds: ChunkBounds) -> Violations:
 
 
 def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:
-    """Producers of one log, and its open transactions."""
     opened: set[tuple[int, int]] = set()
     for key in producers.keys(f"{log_key.replace('/log/', '/producer/', 1)}/"):
         if log is None:

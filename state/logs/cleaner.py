@@ -134,7 +134,6 @@ def cleanable(at: MachineTables, log: Log, rules: CleaningRules, now: int) -> Cl
 
 
 def last_records(at: MachineTables, log: Log, producer_ids: Iterable[int]) -> dict[int, LastRecord]:
-    """Last records of those of the producers that are known."""
     found = {}
     for producer_id in producer_ids:
         key = producer_key(at.id, log.topic_id, log.partition, producer_id)

@@ -21,7 +21,6 @@ Items = Mapping[str, Mapping[str, bytes]]
 
 
 def items(at: MachineTables, topic_id: Uuid, partition: int) -> dict[str, dict[str, bytes]]:
-    """All items of a log on a broker."""
     place = f"{topic_id}/{partition}"
     kept = {name: [f"{at.id}/{kind}/{place}/" for kind in kinds] for name, kinds in _KINDS.items()}
     found = {

@@ -230,7 +230,6 @@ def check_marker(
 def check_sequence(
     producer: ProducerStateEntry, batch: Batch, rules: SequenceRules = KAFKA_RULES
 ) -> SequenceCheck:
-    """Check the sequence of a batch that is not a duplicate."""
     is_newer = batch.producer_epoch > producer.producer_epoch
     if is_newer or not producer.batches:
         expected = 0
@@ -269,7 +268,6 @@ def note_producer(at: MachineTables, record: ProducerNoted) -> None:
 
 
 def update(producer: ProducerStateEntry, batch: Batch) -> None:
-    """Update a producer's state with a batch or a marker."""
     if producer.producer_epoch != batch.producer_epoch:
         producer.producer_epoch = batch.producer_epoch
         producer.batches = []
@@ -319,7 +317,6 @@ def expire(at: MachineTables, record: ProducersExpired) -> None:
 
 
 def forget_from(at: MachineTables, topic_id: Uuid, partition: int, offset: int) -> None:
-    """Forget batches and transactions from `offset` on."""
     for key in at.tables.producers.keys(_prefix(at.id, topic_id, partition)):
         producer = at.tables.producers.change(key, ProducerStateEntry)
         producer.batches = [each for each in producer.batches if each.last_offset < offset]

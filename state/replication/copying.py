@@ -140,7 +140,6 @@ def _initial_view(broker: Broker, partition: Partition, log: Log) -> Leadership:
 
 
 def new_leader(broker: Broker, place: Place) -> Decision:
-    """Become leader or follower after a new leader epoch."""
     partition, log = partition_of(broker, place), broker.log(*place)
     assert partition is not None, place
     if partition.leader != broker.id:
@@ -525,7 +524,6 @@ def prompt_followers(broker: Broker, follower_id: int, places: Iterable[Place]) 
 def high_watermark_raise(
     broker: Broker, place: Place, leadership: Leadership, log: Log
 ) -> HighWatermarkMoved | None:
-    """The record that raises the high watermark, if it can be raised."""
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
     rises_under_min_isr = broker.settings.brokertwin_high_watermark_under_min_isr

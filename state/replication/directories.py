@@ -76,7 +76,6 @@ def _place_of(log: Log) -> Place:
 
 
 def heartbeat_request(broker: Broker) -> list[Message]:
-    """Messages to the controller after a failure."""
     offline = [directory_id(broker.cell, broker.id, each) for each in broker.failed_dirs]
     body = BrokerHeartbeatRequest(
         broker_id=broker.id,

@@ -97,7 +97,6 @@ def is_in_sync(log: Log, response: FollowedPartition) -> bool:
 
 
 def take(log: Log, response: FollowedPartition) -> list[Record]:
-    """Records of a follower that handles a response to a fetch at its log end."""
     assert response.fetch_offset == log.log_end_offset, (response.fetch_offset, log.log_end_offset)
     if response.error == Error.OFFSET_OUT_OF_RANGE:
         return out_of_range(log, response.log_start_offset, response.log_end_offset)

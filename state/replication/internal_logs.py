@@ -138,7 +138,6 @@ def without_dropped(batch: StoredBatch, remaining: list[tuple[int, Record]]) -> 
 
 
 def place_of(machine: Machine, record: Record) -> Place | None:
-    """The partition of an internal topic that a record belongs to, if any."""
     if isinstance(record, OF_TRANSACTIONS):
         name, key = TRANSACTION_TOPIC, record.transactional_id
     elif isinstance(record, TransactionalOffsetsEnded):

@@ -67,7 +67,6 @@ def next_state(
     is_caught_up: bool,
     leads: bool,
 ) -> BrokerControlState:
-    """State of a broker after its heartbeat."""
     if state is BrokerControlState.FENCED:
         if wants_shutdown:
             return BrokerControlState.SHUTDOWN_NOW

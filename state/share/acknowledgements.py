@@ -35,8 +35,6 @@ RENEWAL_VERSION = 2
 
 
 class AcknowledgementResult(msgspec.Struct, array_like=True):
-    """The result of a partition so far."""
-
     topic_id: str
     partition: int
     error: int = 0
@@ -72,7 +70,6 @@ class AcknowledgeResults(msgspec.Struct):
 def acknowledge(
     broker: Broker, context: AcknowledgeContext, topics: Sequence[ShareFetchTopic]
 ) -> AcknowledgeResults:
-    """Apply the acknowledgements of a request."""
     results = AcknowledgeResults()
     named = [
         ((topic.topic_id, each.partition_index), each.acknowledgement_batches)

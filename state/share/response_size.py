@@ -21,7 +21,6 @@ ACQUIRED = 8 + 8 + 2 + TAGS
 
 
 def size_of(shown: Iterable[tuple[Uuid, ShareFetchResponsePartitionData]]) -> int:
-    """Return the size of a response with these partitions."""
     topics: dict[Uuid, int] = {}
     size = RESPONSE
     for topic_id, part in shown:

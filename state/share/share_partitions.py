@@ -129,7 +129,6 @@ def _read_request(broker: Broker, share_key: ShareKey, leader_epoch: int) -> Mes
 def on_read_response(
     broker: Broker, message: Message, response: ReadShareGroupStateResponse
 ) -> Decision:
-    """Load a share partition, or note the error."""
     body, topic = message.body, response.results[0]
     assert isinstance(body, ReadShareGroupStateRequest), body
     group_id = body.group_id
@@ -256,7 +255,6 @@ def on_unawaited_write_response(
 def release_records(
     broker: Broker, group_id: str, member_id: str, places: Iterable[share_sessions.TopicPartitionId]
 ) -> list[Message]:
-    """Release a member's records in these partitions."""
     messages = []
     for each in places:
         share_key = (group_id, *each)

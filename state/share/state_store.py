@@ -76,10 +76,7 @@ def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> Share
 def initialized_snapshot(
     broker: Broker, share_key: ShareKey, state_epoch: int, start_offset: int
 ) -> ShareSnapshot:
-    """Return a new state.
-
-    With offset -1, the partition's leader determines the start.
-    """
+    """Return a new state. With offset -1, the partition's leader determines the start."""
     done = UNKNOWN if start_offset == NO_OFFSET else 0
     former = find(broker, *share_key)
     snapshot_epoch = 0 if former is None else former.snapshot_epoch + 1
@@ -142,7 +139,6 @@ def coordinator_key_of(key: str) -> str:
 
 
 def keys(at: MachineTables) -> list[str]:
-    """Return the keys of a broker's states."""
     return at.tables.groups.keys(f"{at.id}/{KIND}/")
 
 
@@ -165,7 +161,6 @@ def tombstones_of_topic(at: MachineTables, topic_id: Uuid) -> list[ShareStateWri
 
 
 def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
-    """Delete the states of a deleted topic."""
     for key in keys(at):
         if key.split("/")[3] == topic_id:
             at.tables.groups.drop(key)
@@ -174,10 +169,7 @@ def forget_topic(at: MachineTables, topic_id: Uuid) -> None:
 def epoch_error(
     broker: Broker, share_key: ShareKey, state_epoch: int, leader_epoch: int
 ) -> ShareStateError | None:
-    """Return 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, or None.
-
-    Epoch -1 is never fenced.
-    """
+    """Return 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, or None. Epoch -1 is never fenced."""
     known = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
     if known is None:
         return None

@@ -41,10 +41,7 @@ def _verifications(tables: CellTables) -> Violations:
 
 
 def _ids(at: MachineTables) -> Violations:
-    """Check ids and timers.
-
-    A prepared id has no timer if its markers were fenced, as in Kafka.
-    """
+    """Check ids and timers. A prepared id has no timer if its markers were fenced, as in Kafka."""
     prefix = f"{transactional_ids.TIMER}/{at.id}/"
     timers = set(pending.timers_of(at.tables.pending, prefix))
     for name, known in transactional_ids.all_ids(at):

@@ -26,10 +26,7 @@ def allocate_request(broker: Broker, write: ConditionalWrite | None = None) -> M
 
 
 class ProducerIdResult(NamedTuple):
-    """A producer id and its records, or an error.
-
-    `messages` request the next block, if due.
-    """
+    """A producer id and its records, or an error. `messages` request the next block, if due."""
 
     producer_id: int = -1
     records: list[Record] = []
@@ -65,7 +62,6 @@ def block_request(broker: Broker) -> list[Message]:
 
 
 def is_block_awaited(broker: Broker) -> bool:
-    """True while the broker has no ids and allocates a block in ZooKeeper."""
     return (
         zookeeper_producer_ids.is_enabled(broker)
         and producer_ids.next_id(broker) is None

@@ -54,10 +54,7 @@ def configuration(checkpoint: Path, batch: int) -> dict[str, str]:
 
 
 def begun_ms(checkpoint: Path, batch: int) -> int:
-    """Return when a batch was planned, in ms since 1970.
-
-    Its input was written before that time.
-    """
+    """Return when a batch was planned, in ms since 1970. Its input was written before that time."""
     began: int = json.loads(_plan(checkpoint, batch)[1])["batchTimestampMs"]
     return began
 

@@ -11,10 +11,7 @@ class Interval(NamedTuple):
 
 
 def parse_interval(text: str) -> Interval:
-    """Parse `100 batches`, `90 seconds`, `5 minutes`, `1 hour`.
-
-    See `settings.SNAPSHOT_EVERY`.
-    """
+    """Parse `100 batches`, `90 seconds`, `5 minutes`, `1 hour`. See `settings.SNAPSHOT_EVERY`."""
     number, unit = text.split()
     if unit.startswith("batch"):
         return Interval(batches=int(number))

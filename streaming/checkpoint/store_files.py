@@ -137,7 +137,6 @@ def check_configuration(configuration: Mapping[str, str]) -> None:
 
 
 def _newest(store: _Store, version: int, wanted: Collection[bytes]) -> dict[bytes, bytes]:
-    """The newest value of each key up to a version, newest file first."""
     values: dict[bytes, bytes | None] = {}
     while version > 0 and len(values) < len(wanted):
         missing = [key for key in wanted if key not in values]

@@ -181,7 +181,6 @@ class RowLogs:
         return {"committedOffset": record["offset"], "committedBefore": known}
 
     def _forget(self, log: tuple[Any, ...], record: Flat) -> None:
-        """Reset a log or producers after any other record about them."""
         if record.get("type") == "ProducersExpired":
             self._sequences.clear()
         elif "topicId" in record:

@@ -37,10 +37,7 @@ RETRY_MS = 1_000
 
 
 class JobTimer(msgspec.Struct, rename="camel"):
-    """The value of a row of `timers`; `deadline` is in ms since 1970.
-
-    The key is the cell.
-    """
+    """The value of a row of `timers`; `deadline` is in ms since 1970. The key is the cell."""
 
     cluster: str
     deadline: int
@@ -166,7 +163,6 @@ class JobClock(threading.Thread):
         self._deadlines.set(cell, timer.deadline)
 
     def _tick(self, producer: Producer) -> None:
-        """Write a tick for each due deadline."""
         now = now_ms()
         for cell, deadline in (*self._known.take_due(now), *self._deadlines.take_due(now)):
             placed = self._cells[cell]

@@ -268,8 +268,6 @@ class _Loads:
 
 @dataclass
 class _Run:
-    """A running query and its observers."""
-
     session: "SparkSession"
     query: "StreamingQuery"
     job: job.StreamingJob

@@ -210,7 +210,6 @@ class LiveEntity:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether exchanges wait for others."""
         return bool(self.machine.waiting or self.machine.pending)
 
     def is_over(self, event_time: int) -> bool:
@@ -230,6 +229,5 @@ class LiveEntity:
         return min(over_ms, ends_ms + SILENT_MS) if ends_ms is not None else over_ms
 
     def stored(self) -> bytes:
-        """Encode the state."""
         self._entity.machine = _encoder.encode(self.machine)
         return _encoder.encode(self._entity)

@@ -28,8 +28,6 @@ PARTITION = 0
 
 
 class FactStore(Protocol):
-    """Facts by cluster."""
-
     def read(self, now: int | None = None) -> dict[str, ClusterFacts]:
         """Return all facts that were written before; a missing cluster has none.
 

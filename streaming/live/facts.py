@@ -110,7 +110,6 @@ class ClusterFacts(msgspec.Struct):
 
 
 def widened(former: LogSpan, new: LogSpan) -> LogSpan:
-    """The span of both."""
     return LogSpan(
         min(former.first, new.first), max(former.last, new.last), max(former.read_at, new.read_at)
     )

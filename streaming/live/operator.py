@@ -362,7 +362,6 @@ _bucket_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, bytes, int]])
 
 
 def _frames(schema: str, rows: Iterable[tuple[Any, ...]]) -> "Iterator[pd.DataFrame]":
-    """Rows as pandas frames with the columns of a schema."""
     import pandas as pd
 
     names = [column.split()[0] for column in schema.split(", ")]

@@ -83,7 +83,6 @@ class LiveOutputs:
         return last
 
     def write(self, outputs: "DataFrame", batch: int, query_id: str) -> None:
-        """Write the rows of a micro-batch of the query with an id."""
         columns = outputs.toArrow().to_pydict().values()
         rows = [OutputRow(*row) for row in zip(*columns, strict=True)]
         if not rows:
@@ -97,7 +96,6 @@ class LiveOutputs:
             self._found(values)
 
     def _commit(self, rows: Sequence[OutputRow], progress: Progress) -> None:
-        """Write rows and progress in a transaction."""
         self._producer.begin_transaction()
         for topic, key, value, cluster, broker in rows:
             headers: Headers = {}

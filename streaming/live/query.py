@@ -158,7 +158,6 @@ def _of(
 
 
 def operate(query: LiveQuery, parts: "DataFrame", functions: LiveFunctions) -> "DataFrame":
-    """The stateful operator."""
     from pyspark.sql import functions as f
     from pyspark.sql.streaming.state import GroupStateTimeout
     from pyspark.sql.types import IntegerType

@@ -57,7 +57,6 @@ def state_rows(session: "SparkSession", query: LiveQuery, batch: int) -> "DataFr
 
 
 def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
-    """Buckets as the rows of their entities."""
     import pandas as pd
 
     columns = [*operator.ENTITY_KEYS, *(each.column for each in tables.TABLES)]

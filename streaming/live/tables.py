@@ -47,7 +47,6 @@ class EntityTable(NamedTuple):
 
     @property
     def struct(self) -> str:
-        """The Spark type of a row."""
         return f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in self.columns.items())}>"
 
 
@@ -138,8 +137,6 @@ BY_NAME = {each.name: each for each in TABLES}
 
 
 class Row(NamedTuple):
-    """The row of an entity: its table and values."""
-
     table: EntityTable
     values: Values
 

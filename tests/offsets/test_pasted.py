@@ -387,6 +387,7 @@ def show(tmp_path: Path, name: str, text: str, *groups: str) -> dict[OffsetKey, 
     ("text", "groups"),
     [
         ("parcels,scans,0,6\n", ()),
+        ("group;topic;partition;offset\nparcels;scans;0;6\n", ()),
         ("Topic,Partition,Lag,CURRENT-OFFSET,Group\nscans,0,3,6,parcels\n", ()),
         ("topic,partition,offset,metadata\nscans,0,6,x\n", ("parcels",)),
     ],

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli.broker.engines import EngineName, EngineOptions
-from brokertwin.cli.broker.securing import (
-    CredentialsFile,
-    SecurityProtocolOption,
-    StorePasswordsFile,
-    security_of,
-)
 from brokertwin.cli.era_options import (
     BrokerEraOption,
     BrokerTrace,
@@ -39,7 +33,7 @@ from brokertwin.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokertwin.cli.output import say
+from brokertwin.cli.output import say, warn
 from brokertwin.errors import UserError
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
@@ -48,8 +42,58 @@ if TYPE_CHECKING:
     from brokertwin.gateway.admin.control import Control
     from brokertwin.gateway.engine.local_engine import LocalEngine
     from brokertwin.gateway.engine.spark_engine import SparkEngine
+    from brokertwin.gateway.security.security import GatewaySecurity
     from brokertwin.gateway.server import Gateway
     from brokertwin.testing.broker import KafkaBroker
+
+
+SecurityProtocolOption = Annotated[
+    SecurityProtocol,
+    typer.Option(
+        "--security-protocol",
+        help="Protocol of the ports. TLS uses ssl.keystore.location (PEM) and the other ssl."
+        " broker settings; SASL uses --credentials and sasl.enabled.mechanisms.",
+    ),
+]
+CredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials",
+        metavar="FILE",
+        help="User file for SASL, created with `brokertwin credentials`.",
+    ),
+]
+
+StorePasswordsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--store-passwords",
+        metavar="FILE",
+        help="File for passwords of key and trust stores that clients alter; without it they are"
+        " lost when the gateway stops.",
+    ),
+]
+
+
+def security_of(
+    protocol: SecurityProtocol,
+    credentials: Path | None,
+    store_passwords: Path | None,
+    broker_config: Path | None,
+    broker_set: Sequence[str] | None,
+) -> "GatewaySecurity":
+    """Return the ports' security and warn about doubtful settings.
+
+    Raises:
+        UserError: as `GatewaySecurity.of`.
+    """
+    from brokertwin.gateway.security.security import GatewaySecurity
+
+    given = broker_settings(broker_config, broker_set)
+    security = GatewaySecurity.of(protocol, given, credentials, store_passwords)
+    for warning in security.warnings:
+        warn(warning)
+    return security
 
 
 FAULTS = "--control-listen"

@@ -1,7 +1,6 @@
 """Client-side assignment in classic groups.
 
 group.py            inputs of an assignor, in Java's iteration order
-range_assignor.py   range and roundrobin
 sticky_assignor.py  sticky and cooperative-sticky
 general_sticky.py   the same if members subscribe to different topics
 assign.py           the assignors by name

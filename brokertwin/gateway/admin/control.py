@@ -40,8 +40,6 @@ _json = msgspec.json.Encoder()
 
 
 class ControlRequest(msgspec.Struct, rename="camel"):
-    """Request of a connection."""
-
     ask: str
     broker: int = -1
     directory: str = ""

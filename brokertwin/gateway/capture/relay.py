@@ -244,7 +244,6 @@ class Relay:
             await self._pass_response(self._exchange_of(frame), frame, ended)
 
     async def _pass_response(self, exchange: CapturedExchange, frame: bytes, ended: float) -> None:
-        """Send a response to the client, and record the exchange."""
         if may_have_addresses(exchange.api_key, exchange.version):
             exchange.read_response(frame)
             is_delivered = self._send(await self._rewritten(exchange, frame))

@@ -324,7 +324,6 @@ class LocalEngine:
         )
 
     def _restore(self, snapshot: EngineSnapshot) -> CellSettings:
-        """Restore a snapshot, before the first event."""
         self._check_fits(snapshot.settings)
         self._cell = Cell(snapshot.settings, snapshot.columns, make_rows=LocalRows)
         self._offset = snapshot.events

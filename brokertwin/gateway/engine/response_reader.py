@@ -86,7 +86,6 @@ class ResponseReader(threading.Thread):
         self._read_on()
 
     def run(self) -> None:
-        """Read until `stop`."""
         assert self._consumer is not None, "open() comes first"
         while not self._has_stopped.is_set():
             if self._wants_another.is_set():

@@ -193,7 +193,6 @@ def named_in_fetch(body: Body, version: int, name_of: NameOf) -> Iterator[Reques
 
 
 def put_into_fetch(response: Body, failing: list[RequestedFetchPartition], error: int) -> Body:
-    """Replace partitions of a Fetch response with the error."""
     field = failing[0].identity[0]
     selected = {(place.identity[1], place.partition) for place in failing}
     topics: dict[str, list[Body]] = {}

@@ -32,8 +32,6 @@ INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 
 
 class Effect(StrEnum):
-    """Effect on a request."""
-
     FAIL = "fail"
     LOSE = "lose"
     CUT = "cut"

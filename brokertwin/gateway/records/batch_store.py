@@ -38,8 +38,6 @@ _NEW = ".thinning"
 
 
 class BatchStore(Protocol):
-    """Bytes by locator."""
-
     def put(self, data: bytes) -> str:
         """Store bytes and return their locator."""
 
@@ -66,8 +64,6 @@ class BatchStore(Protocol):
 
 
 class MemoryStore:
-    """Batches in memory."""
-
     def __init__(self) -> None:
         self._batches: dict[str, bytes] = {}
         self._kept: dict[str, int] = {}

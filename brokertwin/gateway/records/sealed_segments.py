@@ -128,7 +128,6 @@ class SealedSegments:
                     self._loop.call_soon_threadsafe(self._note, rows)
 
     def _row(self, message: Message) -> _Noted | None:
-        """Decode a message, if it is a row of this cluster."""
         try:
             if is_end(message):
                 return None

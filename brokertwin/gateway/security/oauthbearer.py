@@ -65,8 +65,6 @@ def options(jaas: str | None) -> dict[str, str]:
 
 
 class TokenRequirements(NamedTuple):
-    """Requirements of an unsecured token."""
-
     principal_claim: str = "sub"
     scope_claim: str = "scope"
     required_scope: tuple[str, ...] = ()

@@ -66,7 +66,6 @@ async def respond(engine: BrokerEngine, users: Users, request: EdgeRequest) -> E
 
 
 def describe(users: Users, body: Body) -> Body:
-    """Describe mechanisms and iterations of the requested users, or of all."""
     entries = users.entries()
     names = [each["name"] for each in body["users"] or ()]
     if not names:

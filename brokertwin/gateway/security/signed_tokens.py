@@ -43,8 +43,6 @@ _ALGORITHMS = frozenset(
 
 
 class SignedRules(NamedTuple):
-    """Requirements of a signed token."""
-
     keys: KeySource
     skew_s: int = 30
     issuer: str | None = None

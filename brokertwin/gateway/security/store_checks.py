@@ -202,7 +202,6 @@ def _of_pem(text: str, password: str | None, message: str) -> tuple[StoreEntry, 
 
 
 def _certificates(text: str, if_empty: str, if_invalid: str) -> list[bytes]:
-    """Return the certificates of a PEM text, in DER."""
     try:
         found = [ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text)]
         for each in found:

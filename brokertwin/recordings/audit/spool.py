@@ -19,6 +19,7 @@ from brokertwin.recordings.formats.documents import (
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, Sorter
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.formats.summary import Summary, nothing_read
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import (
     KnownFacts,
     RecordedExchange,
@@ -37,6 +38,7 @@ class SpooledExchange(msgspec.Struct, array_like=True):
             1970.
         listener: the listener; "" if it is not recorded.
         is_forwarded: whether a broker forwarded it to the controller.
+        is_error_free: whether its response certainly has no error.
     """
 
     line: tuple[str, int, int, int, str, str, str, str, int, bool]
@@ -46,6 +48,7 @@ class SpooledExchange(msgspec.Struct, array_like=True):
     arrival: int
     listener: str
     is_forwarded: bool
+    is_error_free: bool
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -159,6 +162,7 @@ class Spool:
             arrival,
             listener,
             is_forwarded,
+            bodies.is_error_free(bytes(document.response)),
         )
         try:
             self._sorter.add(max(each.line.end, arrival), _encoder.encode(spooled))
@@ -206,7 +210,7 @@ def _exchange(spooled: SpooledExchange, is_internal: bool) -> RecordedExchange:
     exchange = RecordedExchange(
         RecordedRequest(*spooled.line),
         spooled.request,
-        spooled.response,
+        bodies.ErrorFree(spooled.response) if spooled.is_error_free else spooled.response,
         has_response,
         taken,
         made,

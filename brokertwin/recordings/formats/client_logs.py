@@ -126,12 +126,14 @@ class _Failure(NamedTuple):
     Attributes:
         client: "" if the line does not name it.
         place: the client's name for the broker; "" if the line does not name it.
+        number: the correlation id; None if the line does not have it.
     """
 
     client: str
     place: str
     keys: tuple[int, ...]
     error: str
+    number: int | None = None
 
 
 class _Named(NamedTuple):
@@ -159,7 +161,7 @@ class Exchanges:
         self._brokers: dict[str, int] = {}
         self._clients: dict[str, str] = {}
         self._seen: set[tuple[str, int]] = set()
-        self._alone: dict[tuple[str, int], tuple[Error | str, int]] = {}
+        self._alone: dict[tuple[str, int], tuple[tuple[Error | str, int | None], int]] = {}
         self._count = 0
 
     def take(
@@ -225,12 +227,14 @@ class Exchanges:
         (key,) = found.keys
         client = found.client or UNNAMED
         former = self._done.get((client, key))
+        refused = code or found.error, found.number
         said, at = self._alone.get((client, key), (None, 0))
-        if said == (code or found.error) and time - at < AGAIN_MS:
+        if said == refused and time - at < AGAIN_MS:
             return
-        self._alone[client, key] = code or found.error, time
+        self._alone[client, key] = refused, time
         broker = _number_at_end(found.place)
-        sent = _Message(client, found.place, broker, key, UNKNOWN_VERSION, None, True, {})
+        number, version = found.number, UNKNOWN_VERSION
+        sent = _Message(client, found.place, broker, key, version, number, True, {})
         self._count += 1
         document = self._document(line, place, sent, client, broker, time)
         document.response = raw(_response_of(found.error, code))
@@ -800,7 +804,7 @@ def _sarama(text: str, _: bytes) -> Found:
 def _refusal(text: str, _: bytes) -> Found:
     found = client_refusals.refusal_in(text)
     return (
-        _Failure(found.client, "", (API_KEYS[found.api],), found.said)
+        _Failure(found.client, "", (API_KEYS[found.api],), found.said, found.number)
         if found is not None
         else None
     )

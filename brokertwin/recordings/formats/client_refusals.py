@@ -45,11 +45,13 @@ class Refusal(NamedTuple):
         client: "" if the line does not name it.
         api: name of the API.
         said: name or text of the error.
+        number: the correlation id; None if the line does not have it.
     """
 
     client: str
     api: str
     said: str
+    number: int | None = None
 
 
 _MARKS = later(b"|".join(MARKS).decode())
@@ -126,6 +128,7 @@ _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"\bthe kafka reader is reading (?:before|passed) the", "FETCH", "OFFSET_OUT_OF_RANGE"),
     )
 )
+_CORRELATION = later(r"correlation id (\d+)")
 _NUMBER = later(r"(?:Error (?:- )?|^)(\d+)")
 _HEARTBEATS = {"": "CONSUMER", "Consumer": "CONSUMER", "Share": "SHARE"}
 
@@ -142,7 +145,10 @@ def refusal_in(text: str) -> Refusal | None:
         part = found.groupdict()
         if not api:
             api = f"{_HEARTBEATS[part['heartbeat']]}_GROUP_HEARTBEAT"
-        return Refusal(client[1] if client is not None else "", api, said or _name(part["said"]))
+        of = _CORRELATION.search(found[0])
+        number = int(of[1]) if of is not None else None
+        by = client[1] if client is not None else ""
+        return Refusal(by, api, said or _name(part["said"]), number)
     return None
 
 

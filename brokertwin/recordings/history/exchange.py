@@ -235,7 +235,7 @@ class KnownFacts(msgspec.Struct):
         if line.end % 1000 > 1:  # it is rounded up to the next ms
             self.is_precise = True
         if line.api not in bodies.NAMELESS:
-            self.topics |= bodies.topic_names_in(line.api, exchange.response)
+            self.topics |= bodies.topic_names_in(exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})
             places |= dict.fromkeys(bodies.committed_places(exchange.request))

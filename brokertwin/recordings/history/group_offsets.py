@@ -257,7 +257,8 @@ def groups_of(exchange: RecordedExchange, known: KnownFacts) -> list[str]:
         return list(dict.fromkeys(map(str, body.get("groupsNames") or ())))
     if api == "OFFSET_FETCH" and "groups" in body:
         return list(dict.fromkeys(str(each.get("groupId")) for each in body["groups"] or ()))
-    return [str(body.get("groupId"))]
+    group = body.get("groupId")  # a client's log may leave it out
+    return [str(group)] if group is not None else []
 
 
 def places_of(exchange: RecordedExchange, known: KnownFacts) -> Iterable[tuple[str, str, int]]:

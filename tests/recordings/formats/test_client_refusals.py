@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from brokertwin.cli.recordings.explain import Where, _clients
+from brokertwin.cli.recordings.explain import Where, _clients, _groups
 from brokertwin.errors import UserError
 
 G = "Generation{generationId=13, memberId='m-1', protocol='range'}"
@@ -116,3 +116,26 @@ def test_a_refusal_in_words(tmp_path: Path, line: str) -> None:
     (entry,) = _clients(Where(files=[file]), client).story()
     assert [f"{entry.api} {each.code}" for each in entry.refused] == [refused]
     assert entry.time == 1795165925412
+
+
+def test_refusals_with_other_correlation_ids_are_others(tmp_path: Path) -> None:
+    said = "Got error produce response with correlation id {} on topic-partition o-{}, retrying"
+    file = tmp_path / "client.log"
+    file.write_text(
+        "".join(
+            f"2026-11-20 09:12:05.412 WARN {C} {said.format(each, each)} (9 attempts left)."
+            " Error: NOT_LEADER_OR_FOLLOWER\n"
+            for each in (1, 1, 2)
+        )
+    )
+    story = _clients(Where(files=[file]), "reader-a").story()
+    assert [[each.code for each in entry.refused] for entry in story] == [[6], [6]]
+
+
+def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
+    file = tmp_path / "client.log"
+    failed = f"{C} Offset commit failed on partition o-0 at offset 1: The request timed out."
+    file.write_text(f"2026-11-20 09:12:05.412 ERROR {failed}\n")
+    with pytest.raises(UserError) as raised:
+        _groups(Where(files=[file]), "parcels")
+    assert raised.value.hint == "It has no group."

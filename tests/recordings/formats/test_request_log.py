@@ -11,6 +11,9 @@ import pytest
 
 from brokertwin.protocol.codec import message_reader, message_writer
 from brokertwin.protocol.schemas import API_NAMES, MESSAGES
+from brokertwin.recordings.formats import request_log
+from brokertwin.recordings.formats.documents import Document
+from brokertwin.recordings.formats.lines import read_lines
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.request_log import host_of
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
@@ -282,3 +285,18 @@ def test_lines_of_another_time_are_no_copies(tmp_path: Path) -> None:
     documents, summary = read(file, file)
     assert [document.place for document in documents] == ["broker-1.log#1:1", "broker-1.log#1:2"]
     assert dict(summary.left) == {("", "a copy of a line that came before"): 4}
+
+
+def test_line_that_is_decoded_once_has_the_same_document() -> None:
+    lines = [line for path in logs_of("steady") for line in read_lines([path])][::20]
+    count = 0
+    for line in lines:
+        text = line.text[line.text.index(b"{") : line.text.rindex(b"}") + 1]
+        usual = request_log.usual_document(line, line.place, text, 1_000)
+        expected = request_log.document_of(line, line.place, text, 1_000)
+        if usual is not None:
+            count += 1
+            assert isinstance(expected, Document)
+            assert usual.details == expected.details
+            assert usual.encoded() == expected.encoded()
+    assert count > len(lines) / 2
