@@ -366,7 +366,7 @@ class Membership(msgspec.Struct):
             self.new_ids.append(HandedOutId(member, line, kept_ms))
         if not response or exchange.code:
             return
-        number, instance = response["generationId"], body.get("groupInstanceId") or ""
+        number, instance = response.get("generationId", -1), body.get("groupInstanceId") or ""
         is_later = self.begun is not None and line.time > self.begun.end
         if number < self.number and is_later and not self.is_modern:
             self._begin_anew()
