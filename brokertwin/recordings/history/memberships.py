@@ -392,7 +392,10 @@ class Membership(msgspec.Struct):
         self._enter(member, ObservedMember(line, line, instance, timeout_ms, number, line))
         if response.get("leader") == member:
             self.leader = member
-            listed = {each["memberId"]: each.get("groupInstanceId") for each in response["members"]}
+            listed = {
+                each["memberId"]: each.get("groupInstanceId")
+                for each in response.get("members") or ()
+            }
             is_known = len(listed) <= MEMBERS_MAX
             self._generation(number, line).members = listed if is_known else None
             if number == self.number:
