@@ -109,11 +109,11 @@ def command(
     The model's brokers are brokertwin's own rules of Kafka 4.3.1. The first counterexample found is
     one of the shortest. A search is bounded by the model's faults, and is no proof of Kafka.
 
-    Exits with code 1 if an invariant is violated.
+    Exits with code 1 if an invariant is violated, and 2 if the model cannot be searched.
     """
     from brokertwin.cli.broker.exploring import model_of
+    from brokertwin.simulation.explore.mistakes import ModelError, reported
     from brokertwin.simulation.explore.shown import told
-    from brokertwin.simulation.explore.world import ModelError
 
     if listed:
         _list()
@@ -132,13 +132,15 @@ def command(
         if len(variants) > 1:
             if rules or checkpoint or walk is not None or any(files) or play:
                 raise UserError("Several values print only a table.", "Pass one for each --set.")
-            _compare(variants, options, as_json)
-            return
+            with reported(chosen):
+                is_violated = _compare(variants, options, as_json)
+            raise typer.Exit(VIOLATED if is_violated else 0)
         ((_, chosen),) = variants
-        if walk is not None:
-            result, reached = _walked(chosen, walk), None
-        else:
-            result, reached = _searched(chosen, options, rules)
+        with reported(chosen):
+            if walk is not None:
+                result, reached = _walked(chosen, walk), None
+            else:
+                result, reached = _searched(chosen, options, rules)
     except (ModelError, ValueError) as error:
         raise UserError(f"Cannot explore {chosen.name}: {error}.") from None
     story = told(chosen, result.path, result.violation) if result.violation else None
@@ -211,14 +213,16 @@ def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...]
     return found
 
 
-def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> None:
-    """Search each variant and show how the states grow."""
-    rows = []
+def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> bool:
+    """Search each variant and show how the states grow; True if one violates an invariant."""
+    rows, is_violated = [], False
     for changes, model in variants:
         result, _ = _searched(model, options, has_rules=False)
+        is_violated = is_violated or bool(result.violation)
         counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
         rows.append((", ".join(changes), *counts, _outcome(result)))
     show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
+    return is_violated
 
 
 def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, Reached | None]":
