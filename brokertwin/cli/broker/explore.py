@@ -219,6 +219,8 @@ def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_j
         is_violated |= bool(result.violation)
         counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
         rows.append((", ".join(changes), *counts, _outcome(result)))
+        if result.ended_by == "interrupt":
+            break
     show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
     return is_violated
 
