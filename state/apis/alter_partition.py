@@ -36,8 +36,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Alter the partitions that pass the checks."""
     body: AlterPartitionRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
-        error = Error.CLUSTER_AUTHORIZATION_FAILED
-        raise Refused(error)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
         raise Refused(Error.STALE_BROKER_EPOCH)
     if request.version < 3:

@@ -34,8 +34,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Describe the broker's logs by directory."""
     body: DescribeLogDirsRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE):
-        error = Error.CLUSTER_AUTHORIZATION_FAILED
-        raise Refused(error)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     requested = None
     if body.topics is not None:
         requested = {(each.topic, number) for each in body.topics for number in each.partitions}

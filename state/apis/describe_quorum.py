@@ -42,9 +42,7 @@ _NOT_HERE = "This server does not host this topic-partition."
 def handle(controller: Controller, request: Request) -> Decision:
     body: DescribeQuorumRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
-        error = Error.CLUSTER_AUTHORIZATION_FAILED
-        text = "Cluster authorization failed."
-        raise Refused(error, text)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     requested = [(t.topic_name, p.partition_index) for t in body.topics for p in t.partitions]
     if requested != [(TOPIC, 0)]:
         return Decision(response=DescribeQuorumResponse(topics=_not_here(body.topics)))

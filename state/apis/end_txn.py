@@ -39,8 +39,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: EndTxnRequest = request.body
     name = body.transactional_id
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
-        denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        raise Refused(denied)
+        raise Refused(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     outcome = transaction_coordinator.end(
         broker,
         name,

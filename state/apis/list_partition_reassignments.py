@@ -19,7 +19,7 @@ from brokertwin.protocol.generated.list_partition_reassignments import (
 from brokertwin.state.access.authorizer import Operation, needs
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core.api import Api
+from brokertwin.state.core.api import Api, Refused
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.replication import reassignments
 
@@ -28,10 +28,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Respond without writing records."""
     body: ListPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
-        refused = ListPartitionReassignmentsResponse(
-            error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=needs(Operation.DESCRIBE)
-        )
-        return Decision(response=refused)
+        raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.DESCRIBE))
     if body.topics is None:
         topics = [_ongoing(each, range(len(each.partitions))) for each in controller.all_topics()]
     else:

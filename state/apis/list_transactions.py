@@ -34,8 +34,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: ListTransactionsRequest = request.body
     pattern = body.transactional_id_pattern
     if pattern and topic_regexes.invalid(pattern) is not None:
-        error = Error.INVALID_REGULAR_EXPRESSION
-        raise Refused(error)
+        raise Refused(Error.INVALID_REGULAR_EXPRESSION)
     unknown = [
         name for name in dict.fromkeys(body.state_filters) if name not in set(TransactionState)
     ]

@@ -626,8 +626,6 @@ class CellLoop:
             sender = self._machine(message.sender)
             self._carry_on(message.sender, api.on_reply(sender, message, response))
 
-    # Suspend and resume
-
     # Suspend
 
     def _carry_out(self, machine: int, source: AnyRequest, api: Api, decision: Decision) -> None:

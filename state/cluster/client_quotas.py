@@ -20,7 +20,6 @@ All values are stored. Brokers apply `producer_byte_rate` and `consumer_byte_rat
 
 import ipaddress
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -86,7 +85,6 @@ def _key(at: MachineTables, entity: Entity) -> str:
     return f"{at.prefix}/quota/{entity_key(entity)}"
 
 
-@lru_cache(1024)
 def _any_key(at: MachineTables) -> str:
     return f"{at.prefix}/quotas"
 

@@ -51,7 +51,6 @@ class ModernGroupCoordinator(ABC, Generic[Modern]):
         return bool(computed) and self._broker.now - computed < interval_ms
 
     def _set_timer(self, timer: str, deadline: int | None) -> None:
-        _tables, _broker = self._broker.tables, self._broker.id
         groups.set_timer(self._broker, self.group.group_id, timer, deadline)
 
 

@@ -216,8 +216,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         if current is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
             return current
         found = topology_topics.configure(topology, self._partition_count)
-        if isinstance(found, ConfiguredTopology):
-            self._live.configured, self._live.published_members = found, set()
+        self._live.configured, self._live.published_members = found, set()
         return found
 
     def _metadata_hash(self, topics_hash: int) -> int:

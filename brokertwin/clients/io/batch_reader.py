@@ -134,11 +134,12 @@ class _Reader:
         """Return the partition's part of the current leader's response."""
         end = time.monotonic() + TIMEOUT_S
         while True:
-            leader = self._brokers[self._leaders[place]]
-            [partition] = self._call(leader, api, body)[topics][0]["partitions"]
-            code = partition["errorCode"]
-            if code in (0, Error.OFFSET_OUT_OF_RANGE):
-                return partition
+            leader, code = self._brokers.get(self._leaders[place]), Error.LEADER_NOT_AVAILABLE
+            if leader is not None:
+                [partition] = self._call(leader, api, body)[topics][0]["partitions"]
+                code = partition["errorCode"]
+                if code in (0, Error.OFFSET_OUT_OF_RANGE):
+                    return partition
             if code not in _NO_LEADER_YET or time.monotonic() > end:
                 raise UserError(
                     f"Could not read partition {place.partition} of {place.topic}:"

@@ -257,10 +257,3 @@ def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
             yield entry.document
         else:
             yield _encoder.encode(_fields_decoder.decode(entry.document) | {"request": request})
-
-
-def completed(document: Document, completion: Completion) -> bytes:
-    """Encode a document, with known batch headers."""
-    if document.header.request_api_key == PRODUCE.key:
-        document.request = completion.complete(document.request, document.response, document.time)
-    return document.encoded()

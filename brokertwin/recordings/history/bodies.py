@@ -150,9 +150,9 @@ def _holder(body: Any, prefix: str) -> Holder:
     )
 
 
-def topic_names_in(api: str, response: Any) -> dict[str, str]:
+def topic_names_in(response: Any) -> dict[str, str]:
     """Map topic ids to names, from a response."""
-    return dict(_names_in(response)) if api not in NAMELESS else {}
+    return dict(_names_in(response))
 
 
 def _names_in(part: Any) -> Iterator[tuple[str, str]]:

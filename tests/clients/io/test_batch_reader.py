@@ -13,6 +13,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
 from brokertwin.protocol.batch_headers import BatchPartition
+from brokertwin.testing import KafkaBroker
 from tests.support.patience import PATIENCE_S
 
 BATCHES = 12
@@ -88,3 +89,14 @@ def test_a_silent_server_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> Non
             batch_reader.read(
                 ClientProperties({"bootstrap.servers": at}), {BatchPartition("a", 0): {1}}
             )
+
+
+def test_a_partition_without_a_leader_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_reader, "TIMEOUT_S", 0.5)
+    with KafkaBroker(brokers=2) as broker:
+        broker.create_topic("t", 2)
+        client = ClientProperties({"bootstrap.servers": broker.bootstrap})
+        broker.kill(broker.leader("t", 1))
+        broker.advance_time(60_000)
+        with pytest.raises(UserError, match="Kafka returned 5 LEADER_NOT_AVAILABLE"):
+            batch_reader.read(client, {BatchPartition("t", 1): {0}})

@@ -1,6 +1,7 @@
 """A cell as a whole: refusals, faults, time. `test_histories.py` has the rest."""
 
 import re
+import weakref
 from typing import Any
 
 import msgspec
@@ -327,3 +328,15 @@ def test_deadline_is_announced_once_and_fires_at_its_time() -> None:
     bench.tick(2000)
     assert bench.responses[first]["responseTime"] == deadline
     assert len(bench.of(outputs.RESPONSES, bench.last)) == 2
+
+
+def test_state_of_a_dropped_cell_is_freed() -> None:
+    """No cache outside of a cell refers to its machines, and no cycle waits for the collector."""
+    bench = Bench()
+    topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1, "assignments": []}
+    body = {"topics": [{**topic, "configs": []}], "timeoutMs": 1000, "validateOnly": False}
+    bench.request("CREATE_TOPICS", 7, body)
+    bench.cell.commit()
+    tables = weakref.ref(bench.cell.tables)
+    del bench
+    assert tables() is None
