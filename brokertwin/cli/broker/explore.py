@@ -132,8 +132,8 @@ def command(
         if len(variants) > 1:
             if rules or checkpoint or walk is not None or any(files) or play:
                 raise UserError("Several values print only a table.", "Pass one for each --set.")
-            _compare(variants, options, as_json)
-            return
+            is_violated = _compare(variants, options, as_json)
+            raise typer.Exit(VIOLATED if is_violated else 0)
         ((_, chosen),) = variants
         if walk is not None:
             result, reached = _walked(chosen, walk), None
@@ -211,14 +211,18 @@ def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...]
     return found
 
 
-def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> None:
-    """Search each variant and show how the states grow."""
-    rows = []
+def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> bool:
+    """Search each variant and show how the states grow. Return whether one is violated."""
+    rows, is_violated = [], False
     for changes, model in variants:
         result, _ = _searched(model, options, has_rules=False)
+        is_violated |= bool(result.violation)
         counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
         rows.append((", ".join(changes), *counts, _outcome(result)))
+        if result.ended_by == "interrupt":
+            break
     show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
+    return is_violated
 
 
 def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, Reached | None]":
