@@ -18,6 +18,7 @@ from brokertwin.simulation.explore.api import (
     Invariant,
     Model,
     Send,
+    varied,
 )
 from brokertwin.simulation.explore.clients import IdempotentProducer
 from brokertwin.simulation.explore.invariants import CellHolds, NothingTwice
@@ -179,6 +180,12 @@ def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert first.ended_by == "states"
     assert second.is_complete
     assert second.states == search(model).states
+
+
+def test_a_new_member_that_gives_up_joins_with_another_id() -> None:
+    model = varied(built_in()["eager-rebalance"], "late", "1")
+
+    assert search(model, depth=5).ended_by == "depth"
 
 
 def test_an_interrupted_search_loses_no_state(

@@ -214,13 +214,15 @@ def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...]
 
 
 def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> bool:
-    """Search each variant and show how the states grow; True if one violates an invariant."""
+    """Search each variant and show how the states grow. Return whether one is violated."""
     rows, is_violated = [], False
     for changes, model in variants:
         result, _ = _searched(model, options, has_rules=False)
-        is_violated = is_violated or bool(result.violation)
+        is_violated |= bool(result.violation)
         counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
         rows.append((", ".join(changes), *counts, _outcome(result)))
+        if result.ended_by == "interrupt":
+            break
     show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
     return is_violated
 

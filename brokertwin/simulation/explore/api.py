@@ -246,7 +246,7 @@ def varied(model: Model, name: str, value: str) -> Model:
     """
     replace = msgspec.structs.replace
     if name in FAULT_NAMES:
-        if not value.isdigit():
+        if not value.isdecimal():
             raise ValueError(f"{name} must be a number, not {value!r}")
         return replace(model, faults=replace(model.faults, **{name: int(value)}))
     cluster = model.cluster
