@@ -29,6 +29,7 @@ from brokertwin.simulation.explore.machine import (
     Recent,
     error_codes,
     exchanged_bytes,
+    response_code,
 )
 from brokertwin.simulation.explore.mistakes import ModelError, check_model, checked_sends
 from brokertwin.simulation.explore.requests import topic_id
@@ -470,7 +471,8 @@ class Explorer:
         for at, invariant in self._noting_received:
             ghosts[at] = invariant.received(ghosts[at], client.name, send, body)
         cell, clients, late, left, _ = world
-        after = ClientRun(state, issued=run.issued)
+        is_refused = body is not None and self._takes_id(send) and bool(response_code(body))
+        after = ClientRun(state, issued=run.issued - is_refused)
         return World(cell, _with(clients, number, after), late, left, tuple(ghosts))
 
     def _sent(self, ghosts: tuple[Any, ...], name: str, send: Send) -> tuple[Any, ...]:
@@ -678,15 +680,20 @@ class Explorer:
 
     def _producer_id(self, number: int, run: ClientRun, send: Send) -> tuple[int, int]:
         """Return the producer id for InitProducerId, and how many the client has then had."""
-        if send.api != "INIT_PRODUCER_ID":
-            return -1, run.issued
-        if send.producer_id >= 0:
+        if self._takes_id(send):
+            base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
+            return base + run.issued, run.issued + 1
+        if send.api != "INIT_PRODUCER_ID" or send.producer_id >= 0:
             return send.producer_id, run.issued
-        known = self._ids.get(send.body.get("transactionalId") or "")
-        if known is not None:
-            return known, run.issued
-        base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
-        return base + run.issued, run.issued + 1
+        return self._ids[send.body["transactionalId"]], run.issued
+
+    def _takes_id(self, send: Send) -> bool:
+        """True if a request takes the next producer id of its client, unless it is refused."""
+        return (
+            send.api == "INIT_PRODUCER_ID"
+            and send.producer_id < 0
+            and send.body.get("transactionalId") not in self._ids
+        )
 
     # Traces and coverage
 
