@@ -15,20 +15,22 @@ from brokertwin.simulation.explore.api import (
     Client,
     Cluster,
     Faults,
+    Invariant,
     Model,
     Send,
     varied,
 )
 from brokertwin.simulation.explore.clients import IdempotentProducer
-from brokertwin.simulation.explore.invariants import CellHolds, Invariant, NothingTwice
+from brokertwin.simulation.explore.invariants import CellHolds, NothingTwice
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
+from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.simulation.explore.models import built_in, replication, transactions
 from brokertwin.simulation.explore.scenes import scene_of
 from brokertwin.simulation.explore.scripts import NotPlayableError, recording, script
 from brokertwin.simulation.explore.search import Options, Result, Search, walk
 from brokertwin.simulation.explore.shown import as_html, as_svg, as_text, told
 from brokertwin.simulation.explore.visited import Frontier, Visited
-from brokertwin.simulation.explore.world import Explorer, ModelError
+from brokertwin.simulation.explore.world import Explorer
 from brokertwin.state.core.tables import TABLE_NAMES
 
 LARGE = {

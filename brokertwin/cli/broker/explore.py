@@ -109,11 +109,11 @@ def command(
     The model's brokers are brokertwin's own rules of Kafka 4.3.1. The first counterexample found is
     one of the shortest. A search is bounded by the model's faults, and is no proof of Kafka.
 
-    Exits with code 1 if an invariant is violated.
+    Exits with code 1 if an invariant is violated, and 2 if the model cannot be searched.
     """
     from brokertwin.cli.broker.exploring import model_of
+    from brokertwin.simulation.explore.mistakes import ModelError, reported
     from brokertwin.simulation.explore.shown import told
-    from brokertwin.simulation.explore.world import ModelError
 
     if listed:
         _list()
@@ -132,13 +132,15 @@ def command(
         if len(variants) > 1:
             if rules or checkpoint or walk is not None or any(files) or play:
                 raise UserError("Several values print only a table.", "Pass one for each --set.")
-            is_violated = _compare(variants, options, as_json)
+            with reported(chosen):
+                is_violated = _compare(variants, options, as_json)
             raise typer.Exit(VIOLATED if is_violated else 0)
         ((_, chosen),) = variants
-        if walk is not None:
-            result, reached = _walked(chosen, walk), None
-        else:
-            result, reached = _searched(chosen, options, rules)
+        with reported(chosen):
+            if walk is not None:
+                result, reached = _walked(chosen, walk), None
+            else:
+                result, reached = _searched(chosen, options, rules)
     except (ModelError, ValueError) as error:
         raise UserError(f"Cannot explore {chosen.name}: {error}.") from None
     story = told(chosen, result.path, result.violation) if result.violation else None
