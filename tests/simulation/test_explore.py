@@ -15,19 +15,22 @@ from brokertwin.simulation.explore.api import (
     Client,
     Cluster,
     Faults,
+    Invariant,
     Model,
     Send,
+    varied,
 )
 from brokertwin.simulation.explore.clients import IdempotentProducer
-from brokertwin.simulation.explore.invariants import CellHolds, Invariant, NothingTwice
+from brokertwin.simulation.explore.invariants import CellHolds, NothingTwice
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
+from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.simulation.explore.models import built_in, replication, transactions
 from brokertwin.simulation.explore.scenes import scene_of
 from brokertwin.simulation.explore.scripts import NotPlayableError, recording, script
 from brokertwin.simulation.explore.search import Options, Result, Search, walk
 from brokertwin.simulation.explore.shown import as_html, as_svg, as_text, told
 from brokertwin.simulation.explore.visited import Frontier, Visited
-from brokertwin.simulation.explore.world import Explorer, ModelError
+from brokertwin.simulation.explore.world import Explorer
 from brokertwin.state.core.tables import TABLE_NAMES
 
 LARGE = {
@@ -177,6 +180,12 @@ def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert first.ended_by == "states"
     assert second.is_complete
     assert second.states == search(model).states
+
+
+def test_a_new_member_that_gives_up_joins_with_another_id() -> None:
+    model = varied(built_in()["eager-rebalance"], "late", "1")
+
+    assert search(model, depth=5).ended_by == "depth"
 
 
 def test_an_interrupted_search_loses_no_state(

@@ -213,10 +213,9 @@ class KnownFacts(msgspec.Struct):
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
 
-    @property
-    def has_all_logs(self) -> bool:
-        """Whether each broker of the cluster has a log, as far as Metadata responses show."""
-        return bool(self.brokers) and self.brokers.keys() <= self.logs.keys()
+    def is_covered_by_all(self, first: int, last: int) -> bool:
+        """Whether the log of each broker that Metadata responses show covers a span."""
+        return bool(self.brokers) and all(self.is_covered(b, first, last) for b in self.brokers)
 
     def is_covered(self, broker: int, first: int, last: int) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""

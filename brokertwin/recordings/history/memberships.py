@@ -318,10 +318,11 @@ class Membership(msgspec.Struct):
         return {name: each for name, each in found if not self._is_expired(each, time, known)}
 
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
-        if member.session_timeout_ms < 0 or not self.has_beats or not known.has_all_logs:
-            return False  # another broker may be the coordinator by now
+        if member.session_timeout_ms < 0 or not self.has_beats:
+            return False
         last, expires = member.last, member.last.end + member.session_timeout_ms
-        return expires < time and known.is_covered(last.broker, last.end, expires)
+        # another broker may be the coordinator by now
+        return expires < time and known.is_covered_by_all(last.end, expires)
 
     def take(self, exchange: RecordedExchange, last: int) -> Iterator[Finding]:
         """Take a request of a member that was not refused.

@@ -424,7 +424,8 @@ class GroupWorker(Client):
     def receives(self, state: WorkerState, send: Send, response: Any) -> WorkerState:
         """Continue; join again after a rebalance; fail if fenced."""
         if response is None:
-            return state
+            is_new = send.api == "JOIN_GROUP" and not state.member_id  # a broker draws another id
+            return state._replace(joined=state.joined + is_new)
         code = response_code(response)
         if code in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID):
             return self._lost(state)
