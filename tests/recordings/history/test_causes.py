@@ -138,8 +138,9 @@ def test_a_late_departure_of_a_member_off_the_list_began_no_later_generation() -
     assert [e for e in causes(recording)[4] if isinstance(e, MemberLeft)] == []
 
 
-@pytest.mark.parametrize("is_precise", [True, False])
-def test_whole_seconds_do_not_show_that_a_join_waited(is_precise: bool) -> None:
+@pytest.mark.parametrize("whole_seconds_in", ["", "each log", "one of two logs"])
+def test_whole_seconds_do_not_show_that_a_join_waited(whole_seconds_in: str) -> None:
+    is_precise = not whole_seconds_in
     recording = SyntheticRecording()
     recording.join("a", 1, ["a"], is_new=True)
     heartbeat(recording, "a", 1, Error.REBALANCE_IN_PROGRESS, member="a")
@@ -149,6 +150,9 @@ def test_whole_seconds_do_not_show_that_a_join_waited(is_precise: bool) -> None:
             msgspec.structs.replace(e, time=e.time // 1000 * 1000, end=e.end // 1000 * 1000)
             for e in recording.exchanges
         ]
+    if whole_seconds_in == "one of two logs":
+        recording.add("x", "METADATA", {}, {"brokers": [], "topics": []}, at=700)
+        recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], broker=2)
     found = History(recording.exchanges).found(GROUPS, GroupRefused)
     by = [e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)]
     assert by == ["b"] * is_precise
