@@ -196,11 +196,13 @@ def test_a_group_whose_members_are_not_all_recorded_is_not_called_empty() -> Non
     assert line == f"group {GROUP} was in generation 3; whether it has members is not recorded"
 
 
-@pytest.mark.parametrize("log", ["of each broker", "that ends early", "of one broker"])
+@pytest.mark.parametrize(
+    "log", ["of each broker", "that ends early", "of one broker", "of a broker that is restarted"]
+)
 def test_a_member_whose_session_ended_is_not_in_the_group_if_no_broker_may_have_it(
     log: str,
 ) -> None:
-    has_all_logs = log == "of each broker"
+    has_all_logs = log in ("of each broker", "of a broker that is restarted")
     recording = SyntheticRecording()
     recording.join("a", 3, ["a"])
     made = recording.exchanges[-1]
@@ -214,8 +216,10 @@ def test_a_member_whose_session_ended_is_not_in_the_group_if_no_broker_may_have_
         recording.add("x", "METADATA", {"topics": []}, shown)
         recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], broker=2)
     recording.add("x", "METADATA", {"topics": []}, shown, at=60_000)
+    if log == "of a broker that is restarted":
+        recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], connection="d")
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
-    assert ("is empty, in generation 4" in line) == has_all_logs
+    assert ("is empty, in generation 4" in line) == (log == "of each broker")
     assert machine(recording).membership.alive == int(not has_all_logs)
 
 
