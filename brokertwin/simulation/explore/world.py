@@ -29,6 +29,7 @@ from brokertwin.simulation.explore.machine import (
     Recent,
     error_codes,
     exchanged_bytes,
+    response_code,
 )
 from brokertwin.simulation.explore.mistakes import ModelError, check_model, checked_sends
 from brokertwin.simulation.explore.requests import topic_id
@@ -159,6 +160,7 @@ class Exchange(msgspec.Struct):
 
     Attributes:
         send, body: of a client's request, and its response.
+        is_lost: the response does not reach the client.
         wait_ms: the time that passes.
     """
 
@@ -170,6 +172,7 @@ class Exchange(msgspec.Struct):
     note: str = ""
     send: Send | None = None
     body: Any = None
+    is_lost: bool = False
     wait_ms: int = 0
 
     @property
@@ -434,7 +437,7 @@ class Explorer:
         exchange = self._note(Happening.CALL, client.name, send)
         effect = self._request(cell, send, client.name, event_id, producer_id)
         if fate == "lost":
-            self._answered(exchange, send, _own(effect, event_id), "lost")
+            self._answered(exchange, send, _own(effect, event_id), is_lost=True)
             world = World(cell, clients, late, _spent(left, Fault.LOST), ghosts)
             return self._answer(self._received(world, number, run, send, None), effect)
         run = ClientRun(run.state, send, event_id, issued=issued)
@@ -470,7 +473,8 @@ class Explorer:
         for at, invariant in self._noting_received:
             ghosts[at] = invariant.received(ghosts[at], client.name, send, body)
         cell, clients, late, left, _ = world
-        after = ClientRun(state, issued=run.issued)
+        is_refused = body is not None and self._takes_id(send) and bool(response_code(body))
+        after = ClientRun(state, issued=run.issued - is_refused)
         return World(cell, _with(clients, number, after), late, left, tuple(ghosts))
 
     def _sent(self, ghosts: tuple[Any, ...], name: str, send: Send) -> tuple[Any, ...]:
@@ -678,15 +682,20 @@ class Explorer:
 
     def _producer_id(self, number: int, run: ClientRun, send: Send) -> tuple[int, int]:
         """Return the producer id for InitProducerId, and how many the client has then had."""
-        if send.api != "INIT_PRODUCER_ID":
-            return -1, run.issued
-        if send.producer_id >= 0:
+        if self._takes_id(send):
+            base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
+            return base + run.issued, run.issued + 1
+        if send.api != "INIT_PRODUCER_ID" or send.producer_id >= 0:
             return send.producer_id, run.issued
-        known = self._ids.get(send.body.get("transactionalId") or "")
-        if known is not None:
-            return known, run.issued
-        base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
-        return base + run.issued, run.issued + 1
+        return self._ids[send.body["transactionalId"]], run.issued
+
+    def _takes_id(self, send: Send) -> bool:
+        """True if a request takes the next producer id of its client, unless it is refused."""
+        return (
+            send.api == "INIT_PRODUCER_ID"
+            and send.producer_id < 0
+            and send.body.get("transactionalId") not in self._ids
+        )
 
     # Traces and coverage
 
@@ -703,8 +712,8 @@ class Explorer:
         exchange: Exchange | None,
         send: Send,
         answer: Answer | None,
-        note: str = "",
         number: int = -1,
+        is_lost: bool = False,
     ) -> None:
         for code in answer.codes if answer is not None else ():
             self.answered[send.api, code] += 1
@@ -714,8 +723,7 @@ class Explorer:
         text = response_text(body)
         name = self.model.clients[number].name if number >= 0 else ""
         if exchange is not None and exchange.send is send and name in ("", exchange.sender):
-            exchange.response, exchange.body = text, body
-            exchange.note = f"{exchange.note} {note}".strip()
+            exchange.response, exchange.body, exchange.is_lost = text, body, is_lost
             return
         label = send.label or send.api
         self.trace.append(
@@ -866,6 +874,12 @@ def response_text(body: Any) -> str:
         f"{word} {value}"
         for name, word in shown.items()
         if isinstance(value := getattr(body, name, None), int) and value >= 0
+    ]
+    parts += [
+        f"offset {each.committed_offset}"
+        for topic in getattr(body, "topics", None) or ()
+        for each in getattr(topic, "partitions", None) or ()
+        if hasattr(each, "committed_offset")
     ]
     return ", ".join([text, *parts])
 

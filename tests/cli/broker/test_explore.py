@@ -268,6 +268,44 @@ def test_a_mistake_in_a_model_is_one_line(mistake: str, tmp_path: Path) -> None:
     assert message in done.exception.message
 
 
+WITHOUT_COORDINATOR = """
+from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore.api import Client, Cluster, Model
+from brokertwin.simulation.explore.machine import response_code
+
+class One(Client):
+    name, start = "one", 0
+    def sends(self, state):
+        return [] if state else [REQUEST]
+    def receives(self, state, send, response):
+        return int(response_code(response) == 0)
+
+MODEL = Model(name="own", about="", clients=(One(),), cluster=Cluster(topics={"orders": 1}, LISTED))
+"""
+
+
+@pytest.mark.parametrize(
+    ("request_text", "part", "listed"),
+    [
+        ('requests.init_producer_id("billing")', "transactional_ids", "billing"),
+        ('requests.offset_commit("work", "orders", 0, 1)', "groups", "work"),
+    ],
+)
+def test_a_search_without_coordinator_ends_and_names_what_is_not_listed(
+    request_text: str, part: str, listed: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.py"
+    text = WITHOUT_COORDINATOR.replace("REQUEST", request_text)
+    file.write_text(text.replace("LISTED", ""), encoding="utf-8")
+    without = run(str(file), "--states", "10")
+    file.write_text(text.replace("LISTED", f"{part}=('{listed}',)"), encoding="utf-8")
+
+    assert "in no order do all clients do what they wanted" in without
+    assert f"because Cluster({part}=…) is empty" in without
+    assert "no violation in any order" in (output := run(str(file)))
+    assert "NOT_COORDINATOR" not in output
+
+
 def test_a_mistake_in_a_worker_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "counter.py"
     file.write_text(COUNTER.replace("response.responses", "response.topics"), encoding="utf-8")
