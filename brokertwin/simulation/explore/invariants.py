@@ -24,12 +24,12 @@ CellHolds                   the invariants of `state/` (`check(cell)`)
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from brokertwin.protocol.errors import Error
-from brokertwin.simulation.explore.api import Model, Send
+from brokertwin.simulation.explore.api import Invariant, Model, Send
 from brokertwin.simulation.explore.machine import CellState, ForkableCell, response_code
 from brokertwin.state.cluster import coordinators, image
 from brokertwin.state.cluster.image import Partition, Topic
@@ -243,37 +243,6 @@ def written(send: Send) -> Iterator[Written]:
                     batch.get("producerId", -1),
                     batch.get("producerEpoch", -1),
                 )
-
-
-class Invariant:
-    """A condition on every state.
-
-    Attributes:
-        start: the first ghost.
-        source: of the promise: a KIP or a class in Kafka.
-    """
-
-    start: Any = ()
-    source: ClassVar[str] = ""
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    def sent(self, ghost: Any, _client: str, _send: Send) -> Any:
-        """Return the ghost after a client has sent a request."""
-        return ghost
-
-    def received(self, ghost: Any, _client: str, _send: Send, _response: Any) -> Any:
-        """Return the ghost after a client has a response, or None if none came."""
-        return ghost
-
-    def crashed(self, ghost: Any, _client: str) -> Any:
-        return ghost
-
-    def check(self, _ghost: Any, _view: View) -> str | None:
-        """Return the violation as a sentence, or None."""
-        return None
 
 
 class AcknowledgedRecordsStay(Invariant):

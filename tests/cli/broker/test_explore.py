@@ -1,6 +1,7 @@
 """`brokertwin explore`: the built-in models, files of one's own, exports, a real broker."""
 
 import json
+import pydoc
 import re
 from pathlib import Path
 from typing import get_type_hints
@@ -162,18 +163,163 @@ def test_a_file_with_a_model_is_explored(tmp_path: Path) -> None:
     assert "violated in 8 steps" in run(str(file), code=1)
 
 
+PAGE_OF_OUTPUTS = ROOT / "docs" / "explore.md"
+PAGE_FOR_AUTHORS = ROOT / "docs" / "explore_models.md"
+COUNTER = PAGE_FOR_AUTHORS.read_text("utf-8").split("```python\n")[1].split("```")[0]
+
+
 def test_the_model_of_the_page_for_authors_is_explored(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "explore_models.md").read_text(encoding="utf-8")
     file = tmp_path / "counter.py"
-    file.write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    file.write_text(COUNTER, encoding="utf-8")
 
     output = run(str(file), code=1)
 
     assert "violated in 2 steps: WrittenOnce: ['r0'] is there twice" in output
 
 
-PAGE_OF_OUTPUTS = ROOT / "docs" / "explore.md"
-PAGE_FOR_AUTHORS = ROOT / "docs" / "explore_models.md"
+MISTAKES = {
+    "a misspelt check": (
+        "def check(",
+        "def checks(",
+        "Cannot explore counter: WrittenOnce has no method check(ghost, view).",
+    ),
+    "check returns a bool": (
+        'return f"{sorted(twice)} is there twice" if twice else None',
+        "return bool(twice)",
+        "WrittenOnce.check returns False, neither a sentence nor None.",
+    ),
+    "check raises": (
+        "names = [",
+        "names = [][9]; [",
+        "Cannot explore counter: counter.py:23: IndexError: list index out of range.",
+    ),
+    "a client in place of a tuple": (
+        "(Writer(),)",
+        "(Writer())",
+        "clients is no tuple of objects of Client, like (One(),).",
+    ),
+    "an invariant in place of a tuple": (
+        "(WrittenOnce(),)",
+        "(WrittenOnce())",
+        "invariants is no tuple of objects of Invariant, like (One(),).",
+    ),
+    "a client without a name": ("name = ", "_name = ", "Writer has no name."),
+    "a client without a first state": ("start = ", "_start = ", "Writer has no start, its first"),
+    "sends returns a request": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        'requests.produce("orders", 0, "r")',
+        "which is no list of Send.",
+    ),
+    "no such API": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[api.Send(api="PRODUCES", version=9, body={})]',
+        "Writer.sends names the API 'PRODUCES', which does not exist.",
+    ),
+    "no such version": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[requests.produce("orders", 0, "r", version=99)]',
+        "unsupported version: PRODUCE has the versions",
+    ),
+    "no such broker": (
+        'f"r{state}")',
+        '"r", broker=2)',
+        "Writer.sends names broker 2; the cluster has the brokers 1.",
+    ),
+    "a state that changes": (
+        "start = 0",
+        "start = [0]",
+        "a state of writer is not constant: unhashable type: 'list'.",
+    ),
+    "a ghost that changes": (
+        "class WrittenOnce(Invariant):",
+        "class WrittenOnce(Invariant):\n    start = []",
+        "a ghost of WrittenOnce is not constant: unhashable type: 'list'.",
+    ),
+    "a state that cannot be encoded": (
+        "start = 0",
+        "start = object()",
+        "a state or a ghost is not constant: Encoding objects of type object is unsupported.",
+    ),
+    "no such field of a response": (
+        "response.responses",
+        "response.topics",
+        "counter.py:17: AttributeError: 'ProduceResponse' object has no attribute 'topics'.",
+    ),
+    "no such fault": (
+        "lost=1",
+        "losses=1",
+        "counter.py:33: TypeError: Unexpected keyword argument 'losses'.",
+    ),
+    "not Python": ("if state == 2", "if state = 2", "counter.py:10: SyntaxError: invalid syntax."),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_model_is_one_line(mistake: str, tmp_path: Path) -> None:
+    right, wrong, message = MISTAKES[mistake]
+    file = tmp_path / "counter.py"
+    text = COUNTER.replace("import requests", "import api, requests")
+    assert right in text
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+
+    done = CliRunner().invoke(app, ["explore", str(file)])
+
+    assert isinstance(done.exception, UserError), done.output
+    assert message in done.exception.message
+
+
+WITHOUT_COORDINATOR = """
+from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore.api import Client, Cluster, Model
+from brokertwin.simulation.explore.machine import response_code
+
+class One(Client):
+    name, start = "one", 0
+    def sends(self, state):
+        return [] if state else [REQUEST]
+    def receives(self, state, send, response):
+        return int(response_code(response) == 0)
+
+MODEL = Model(name="own", about="", clients=(One(),), cluster=Cluster(topics={"orders": 1}, LISTED))
+"""
+
+
+@pytest.mark.parametrize(
+    ("request_text", "part", "listed"),
+    [
+        ('requests.init_producer_id("billing")', "transactional_ids", "billing"),
+        ('requests.offset_commit("work", "orders", 0, 1)', "groups", "work"),
+    ],
+)
+def test_a_search_without_coordinator_ends_and_names_what_is_not_listed(
+    request_text: str, part: str, listed: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.py"
+    text = WITHOUT_COORDINATOR.replace("REQUEST", request_text)
+    file.write_text(text.replace("LISTED", ""), encoding="utf-8")
+    without = run(str(file), "--states", "10")
+    file.write_text(text.replace("LISTED", f"{part}=('{listed}',)"), encoding="utf-8")
+
+    assert "in no order do all clients do what they wanted" in without
+    assert f"because Cluster({part}=…) is empty" in without
+    assert "no violation in any order" in (output := run(str(file)))
+    assert "NOT_COORDINATOR" not in output
+
+
+def test_a_mistake_in_a_worker_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "counter.py"
+    file.write_text(COUNTER.replace("response.responses", "response.topics"), encoding="utf-8")
+
+    done = CliRunner().invoke(app, ["explore", str(file), "--workers", "2"])
+
+    assert isinstance(done.exception, UserError)
+    assert "counter.py:17: AttributeError" in done.exception.message
+
+
+def test_the_parts_of_a_model_have_documentation() -> None:
+    assert "class Invariant" in pydoc.plain(pydoc.render_doc(api))
+
+
 BLOCKS = re.findall(
     r"```console\n\$ brokertwin explore (.*?)```", PAGE_OF_OUTPUTS.read_text("utf-8"), re.DOTALL
 )
