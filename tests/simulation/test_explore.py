@@ -337,6 +337,36 @@ def test_a_counterexample_is_a_diagram() -> None:
     assert as_svg(story) in as_html(story)
 
 
+def test_a_lost_response_is_drawn_as_lost() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(Twice(),),
+        cluster=Cluster(topics={"orders": 1}),
+        faults=Faults(lost=1),
+    )
+    story = told(model, [("lost", 0, 0), ("call", 0, 0)], "none")
+
+    _, request, response, _, next_response, _ = as_text(story).splitlines()
+
+    assert request.endswith("▶│")
+    assert response.endswith("─│  (lost)")
+    assert "│✗──" in response
+    assert "│◀──" in next_response
+    assert as_svg(story).count('class="lost"') == 1
+    assert [step["say"] for step in scene_of(story)["steps"]][2] == (
+        "Produce r (its response is lost)"
+    )
+
+
+def test_a_diagram_shows_offsets_and_their_partition() -> None:
+    text = as_text(story_of("late-commit"))
+
+    assert "OffsetFetch input-0 " in text
+    assert "0 NONE, offset -1 " in text
+    assert "OffsetCommit 2 input-0 generation 1 " in text
+
+
 def test_a_counterexample_is_a_recording() -> None:
     documents = recording(story_of("torn-transaction-v1"))
 

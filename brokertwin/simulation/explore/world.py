@@ -160,6 +160,7 @@ class Exchange(msgspec.Struct):
 
     Attributes:
         send, body: of a client's request, and its response.
+        is_lost: the response does not reach the client.
         wait_ms: the time that passes.
     """
 
@@ -171,6 +172,7 @@ class Exchange(msgspec.Struct):
     note: str = ""
     send: Send | None = None
     body: Any = None
+    is_lost: bool = False
     wait_ms: int = 0
 
     @property
@@ -435,7 +437,7 @@ class Explorer:
         exchange = self._note(Happening.CALL, client.name, send)
         effect = self._request(cell, send, client.name, event_id, producer_id)
         if fate == "lost":
-            self._answered(exchange, send, _own(effect, event_id), "lost")
+            self._answered(exchange, send, _own(effect, event_id), is_lost=True)
             world = World(cell, clients, late, _spent(left, Fault.LOST), ghosts)
             return self._answer(self._received(world, number, run, send, None), effect)
         run = ClientRun(run.state, send, event_id, issued=issued)
@@ -710,8 +712,8 @@ class Explorer:
         exchange: Exchange | None,
         send: Send,
         answer: Answer | None,
-        note: str = "",
         number: int = -1,
+        is_lost: bool = False,
     ) -> None:
         for code in answer.codes if answer is not None else ():
             self.answered[send.api, code] += 1
@@ -721,8 +723,7 @@ class Explorer:
         text = response_text(body)
         name = self.model.clients[number].name if number >= 0 else ""
         if exchange is not None and exchange.send is send and name in ("", exchange.sender):
-            exchange.response, exchange.body = text, body
-            exchange.note = f"{exchange.note} {note}".strip()
+            exchange.response, exchange.body, exchange.is_lost = text, body, is_lost
             return
         label = send.label or send.api
         self.trace.append(
@@ -873,6 +874,12 @@ def response_text(body: Any) -> str:
         f"{word} {value}"
         for name, word in shown.items()
         if isinstance(value := getattr(body, name, None), int) and value >= 0
+    ]
+    parts += [
+        f"offset {each.committed_offset}"
+        for topic in getattr(body, "topics", None) or ()
+        for each in getattr(topic, "partitions", None) or ()
+        if hasattr(each, "committed_offset")
     ]
     return ", ".join([text, *parts])
 
