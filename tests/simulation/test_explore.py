@@ -187,6 +187,13 @@ def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert second.states == search(model).states
 
 
+def test_a_search_in_which_time_has_passed_continues(tmp_path: Any) -> None:
+    model, file = built_in()["share-group"], str(tmp_path / "search")
+
+    assert search(model, states=300, checkpoint=file).taken["wait"]
+    assert search(model, checkpoint=file).states == 749
+
+
 def test_a_new_member_that_gives_up_joins_with_another_id() -> None:
     model = varied(built_in()["eager-rebalance"], "late", "1")
 

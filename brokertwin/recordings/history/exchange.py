@@ -148,7 +148,7 @@ class KnownFacts(msgspec.Struct):
         brokers: broker ids of the cluster, as Metadata responses list them.
         takes_all: whether replicas are judged where logs are missing, too.
         has_samples: whether each change of replicas is reported with their state.
-        is_precise: whether any time has milliseconds.
+        precise: brokers whose logs have times with milliseconds.
     """
 
     topics: dict[str, str] = {}
@@ -163,7 +163,7 @@ class KnownFacts(msgspec.Struct):
     brokers: dict[int, None] = {}
     takes_all: bool = False
     has_samples: bool = True
-    is_precise: bool = False
+    precise: dict[int, None] = {}
     deleted: dict[str, list[int]] = {}
 
     @property
@@ -173,8 +173,8 @@ class KnownFacts(msgspec.Struct):
 
     @property
     def is_coarse(self) -> bool:
-        """True if all times are whole seconds: the order within a second is unknown."""
-        return not self.is_precise
+        """True if a log has whole seconds only: the order within a second is unknown."""
+        return not self.logs.keys() <= self.precise.keys()
 
     @property
     def late_ms(self) -> int:
@@ -232,7 +232,7 @@ class KnownFacts(msgspec.Struct):
         first, last = self.logs.get(line.broker, (line.time, line.end))
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         if line.end % 1000 > 1:  # it is rounded up to the next ms
-            self.is_precise = True
+            self.precise[line.broker] = None
         if line.api not in bodies.NAMELESS:
             self.topics |= bodies.topic_names_in(exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
