@@ -214,7 +214,17 @@ MISTAKES = {
     "no such API": (
         '[requests.produce("orders", 0, f"r{state}")]',
         '[api.Send(api="PRODUCES", version=9, body={})]',
-        "Writer.sends names the API 'PRODUCES', which does not exist.",
+        "Writer.sends names the API 'PRODUCES', which brokertwin does not have.",
+    ),
+    "a field in snake_case": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[api.Send(api="PRODUCE", version=9, body={"topic_data": []})]',
+        "returns PRODUCE with a wrong body: Object contains unknown field `topic_data`.",
+    ),
+    "a field of another type": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[requests.produce("orders", "0", "r")]',
+        "with a wrong body: Expected `int`, got `str` - at `$.topicData[",
     ),
     "no such version": (
         '[requests.produce("orders", 0, f"r{state}")]',
@@ -305,6 +315,19 @@ def test_a_search_without_coordinator_ends_and_names_what_is_not_listed(
     assert f"because Cluster({part}=…) is empty" in without
     assert "no violation in any order" in (output := run(str(file)))
     assert "NOT_COORDINATOR" not in output
+
+
+def test_another_broker_that_is_no_coordinator_blames_no_list(tmp_path: Path) -> None:
+    sends = ", ".join(f'requests.init_producer_id("billing", broker={each})' for each in (1, 2))
+    text = WITHOUT_COORDINATOR.replace("REQUEST", sends)
+    file = tmp_path / "own.py"
+    listed = "transactional_ids=('billing',), brokers=2"
+    file.write_text(text.replace("LISTED", listed), encoding="utf-8")
+
+    output = run(str(file))
+
+    assert "16 NOT_COORDINATOR" in output
+    assert "is empty" not in output
 
 
 def test_a_mistake_in_a_worker_is_one_line(tmp_path: Path) -> None:
