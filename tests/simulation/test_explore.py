@@ -20,8 +20,13 @@ from brokertwin.simulation.explore.api import (
     Send,
     varied,
 )
-from brokertwin.simulation.explore.clients import IdempotentProducer
-from brokertwin.simulation.explore.invariants import CellHolds, NothingTwice
+from brokertwin.simulation.explore.clients import IdempotentProducer, TransactionalProducer
+from brokertwin.simulation.explore.invariants import (
+    CellHolds,
+    NoHangingTransaction,
+    NothingTwice,
+    TransactionsAsSaid,
+)
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
 from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.simulation.explore.models import built_in, replication, transactions
@@ -304,6 +309,21 @@ def test_a_model_of_ones_own() -> None:
 
     assert result.violation == "NoDuplicate: a record is there twice"
     assert result.path == [("call", 0, 0), ("call", 0, 0)]
+
+
+def test_a_transactional_id_that_is_not_listed_hangs_no_transaction() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(TransactionalProducer("p", "billing", ["commit"], version=2),),
+        cluster=Cluster(topics={"orders": 1}, transactional_ids=("other",)),
+        invariants=(NoHangingTransaction(), TransactionsAsSaid()),
+    )
+
+    result = search(model)
+
+    assert result.violation == ""
+    assert result.done == 1
 
 
 def test_symmetric_names_that_occur_elsewhere_are_refused() -> None:

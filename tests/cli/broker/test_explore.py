@@ -1,5 +1,6 @@
 """`brokertwin explore`: the built-in models, files of one's own, exports, a real broker."""
 
+import inspect
 import json
 import pydoc
 import re
@@ -364,6 +365,31 @@ def test_the_names_of_the_page_for_authors_exist() -> None:
 
     assert len(spans) > 50
     assert {re.split(r"[(=]", span)[0] for span in spans} - known == set()
+
+
+def test_the_page_for_authors_has_the_signatures_of_requests_and_clients() -> None:
+    text = PAGE_FOR_AUTHORS.read_text(encoding="utf-8")
+    functions = [
+        each
+        for module in (requests, clients)
+        for each in vars(module).values()
+        if callable(each)
+        and getattr(each, "__module__", "") == module.__name__
+        and each.__name__[0] != "_"
+        and (inspect.isfunction(each) or issubclass(each, api.Client))
+    ]
+    bare = {each.__name__: str(_without_types(inspect.signature(each))) for each in functions}
+
+    assert len(bare) > 10
+    assert [
+        name for name, arguments in bare.items() if f"| `{name}{arguments}` |" not in text
+    ] == []
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    empty = inspect.Signature.empty
+    parameters = [each.replace(annotation=empty) for each in signature.parameters.values()]
+    return inspect.Signature(parameters)
 
 
 def test_explain_reads_the_recording(tmp_path: Path) -> None:
