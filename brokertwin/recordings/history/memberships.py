@@ -78,7 +78,7 @@ STORM = 5
 """Generations within `WINDOW_MS` from which on a group has a rebalance storm."""
 
 NEAR_MS = 3_000
-"""How far from the expiry of a member id a join may be answered that waited for it."""
+"""How far from the expiry of a member id the response to a join may be that waited for it."""
 
 BACK_MS = 600_000
 """A client that joins later than this after it left is another run of the program."""
