@@ -43,7 +43,8 @@ BrokerTrace = Annotated[
     typer.Option(
         "--trace",
         help="Print log lines like those of former brokers on standard error: fetch sessions,"
-        " fetcher threads, replicated records, completed requests. A gateway needs --engine local.",
+        " fetcher threads, replicated records, completed requests. A gateway needs --engine local,"
+        " a job --records.",
     ),
 ]
 KafkaVersion = Annotated[

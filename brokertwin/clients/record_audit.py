@@ -151,8 +151,11 @@ class RecordAudit:
         for name, sent in self.sent.items():
             self._hold_record(name, sent, places.get(name, []))
         for (at, offset), name in self._at.items():
-            if (at, offset) not in places[name] and not self._losses.may_be_gone(
-                at, offset, self.sent[name].written_at
+            read = self.sent.get(name)  # None if its producer crashed before it noted the record
+            if (
+                read is not None
+                and (at, offset) not in places[name]
+                and not self._losses.may_be_gone(at, offset, read.written_at)
             ):
                 self._violate(f"{name} was read at {_places([(at, offset)])}, where it is not")
         self._losses.hold(logs)

@@ -34,10 +34,16 @@ NOT_SHOWN = "not in this output"
 """Cause of a commit; only the cluster's own group rows contain it."""
 
 DECODER = json.JSONDecoder()
-SIGNS = re.compile(r"\\.|[\"{}]")
+SIGNS = re.compile(r"\\.|[\"{}\[\]]")
 END_OF_SPACE = re.compile(r"\s*")
 LONGEST = 1_000_000
 """Maximum length of a document in characters; group metadata can be long."""
+
+ERRORS = (
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+    msgspec.MsgspecError,
+)
+"""What the parts of a damaged line raise."""
 
 CUT = "the JSON document is cut"
 
@@ -171,7 +177,7 @@ class PastedOffsets:
                     yield from self._documents(number, text)
                 else:
                     yield from self._read(number, text)
-            except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+            except ERRORS as error:
                 self.unread[number] = str(error) or type(error).__name__
         if self._begun:
             self.unread[self._begun_at] = CUT
@@ -241,7 +247,7 @@ class PastedOffsets:
 
     def _documents(self, number: int, text: str) -> Iterator[OffsetMove]:
         """Parse a line of JSON: several documents without a space, one, or a part of one."""
-        if text.startswith('{"') and len(self._begun) == 1:
+        if text.startswith('{"') and len(self._begun) == 1 and self._begun[0][0] != "[":
             self.unread[self._begun_at] = CUT  # a new document begins
             self._begin()
         if not self._begun:
@@ -377,7 +383,7 @@ def _of_tool(value: Any, around: dict[str, Any]) -> Iterator[tuple[OffsetKey, in
     for name, part in value.items():
         plain = name.lower().replace("_", "")
         named[NAMES.get(plain, plain)] = part
-    if "offsets" in named and "group" not in named:  # AKHQ
+    if "offsets" in named and "group" not in {*named, *around}:  # AKHQ
         named["group"] = named.get("id")
     known = around | {
         name: named[name] for name in ("group", "topic", "partition") if name in named
@@ -404,8 +410,8 @@ class _Depth:
                 self._is_inside = sign[0] != '"'
             elif sign[0] == '"':
                 self._is_inside = True
-            elif sign[0] in "{}":
-                self._depth += 1 if sign[0] == "{" else -1
+            else:
+                self._depth += 1 if sign[0] in "{[" else -1
         return self._depth <= 0 and not self._is_inside
 
 

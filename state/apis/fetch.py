@@ -83,7 +83,7 @@ class Readable(msgspec.Struct, array_like=True):
     topic_id: Uuid
 
 
-class Refused(msgspec.Struct, array_like=True):
+class RefusedPartition(msgspec.Struct, array_like=True):
     """A partition that was refused before reading, with its error."""
 
     requested: FetchPartition
@@ -95,7 +95,7 @@ class DelayedFetch(msgspec.Struct, array_like=True):
 
     context: FetchContext
     readable: list[Readable]
-    refused: list[Refused]
+    refused: list[RefusedPartition]
     max_bytes: int
     min_bytes: int
     isolation_level: int
@@ -139,14 +139,14 @@ class Fetch(msgspec.Struct, gc=False):
     cache: SessionCache
     context: FetchContext
     places: list[FetchPlace]
-    refused: list[Refused]
+    refused: list[RefusedPartition]
     limits: ReadLimits
     min_bytes: int
     nonce: str
     chosen_session_id: int | None
 
     def stored(self) -> bytes:
-        """Encode the fetch as a `FetchState`."""
+        """Encode the fetch as a `DelayedFetch`."""
         limits = self.limits
         readable = [Readable(place.cached.requested, place.topic_id) for place in self.places]
         state = DelayedFetch(
@@ -387,8 +387,8 @@ def _screen(
     seen, replica_id = broker.topics_seen, fetch.limits.replica_id
     may_read = replica_id < 0 or broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     readable = fetch.places
-    unknown_ids: list[Refused] = []
-    unknown_partitions: list[Refused] = []
+    unknown_ids: list[RefusedPartition] = []
+    unknown_partitions: list[RefusedPartition] = []
     denied: frozenset[str] = frozenset()
     if broker.settings.authorizer_class_name:
         requested = [place.cached.requested for place in wanted]
@@ -404,7 +404,7 @@ def _screen(
             if error is not NONE:
                 is_unknown_id = error is Error.UNKNOWN_TOPIC_ID
                 (unknown_ids if is_unknown_id else unknown_partitions).append(
-                    Refused(item, int(error))
+                    RefusedPartition(item, int(error))
                 )
                 continue
         readable.append(place)

@@ -19,6 +19,8 @@ KINDS = frozenset({0, 1})
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
+    """Kafka's OffsetCommitKey, versions 0 and 1: the key of a partition's committed offset."""
+
     group: str
     topic: str
     partition: int

@@ -20,8 +20,8 @@ ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
 }
 """Kafka's assignors by name."""
 
-HASHES_MAX = 1_000
-"""Cached hashes of a broker."""
+HASHES_MAX, HASHED_NAMES_MAX = 1_000, 100_000
+"""Cached hashes of a broker, and their topic names; a hash with more names is kept alone."""
 
 
 def offered(broker: Broker) -> list[str]:
@@ -38,7 +38,8 @@ def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
     names = frozenset(topic_names)
     found = broker.hashes.get(names)
     if found is None:
-        if len(broker.hashes) >= HASHES_MAX:
+        count = sum(map(len, broker.hashes)) + len(names)
+        if len(broker.hashes) >= HASHES_MAX or count > HASHED_NAMES_MAX:
             broker.hashes.clear()
         found = broker.hashes[names] = _hash_of(broker, names)
     return found

@@ -56,7 +56,6 @@ class FactTopic:
         """Read the topic to its end, once for each micro-batch if its time is given."""
         if now is not None and now == self._read_at:
             return self._facts
-        self._read_at = now
         _, end = first_and_end(self._reader, TopicPartition(self._topic, PARTITION))
         while self._next < end:
             for message in polled(self._reader, POLL_MESSAGES, POLL_S):
@@ -67,6 +66,7 @@ class FactTopic:
                     self._facts[cluster].add(
                         FactRow(cluster, what, name, msgspec.json.decode(value))
                     )
+        self._read_at = now
         return self._facts
 
     def write(self, rows: Iterable[FactRow]) -> None:

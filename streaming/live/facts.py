@@ -80,7 +80,7 @@ class ClusterFacts(msgspec.Struct):
             topic, _, time = key.rpartition(" ")
             known.note_deletion(topic, int(time))
         elif row.what == "precise":
-            known.is_precise = True
+            known.precise |= {int(key): None} if key else {}  # one without a broker is older
         elif row.what == "broker":
             known.brokers[int(key)] = None
         elif row.what == "min-isr":
@@ -147,8 +147,8 @@ def learned(
         read = LogSpan(*span, now)
         former = facts.spans.get(broker, {}).get(source, read)
         yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
-    if new.is_precise and not known.is_precise:
-        yield FactRow(cluster, "precise", "", None)
+    for broker in new.precise.keys() - known.precise.keys():
+        yield FactRow(cluster, "precise", str(broker), None)
     for broker in new.brokers.keys() - known.brokers.keys():
         yield FactRow(cluster, "broker", str(broker), None)
     yield from (FactRow(cluster, *row) for row in _of_brokers(new, known))

@@ -317,6 +317,11 @@ CONSOLE = {
     ]
 }
 RPK_JSON = [{"group": "parcels", "partitions": [{**PARTITION, "current_offset": "6"}]}]
+ROW = {"group": "parcels", "topic": "scans", "partition": 0, "offset": 6}
+NESTED = {
+    "group": "parcels",
+    "topics": [{"topic": "scans", "id": "a", "offsets": [{"partition": 0, "offset": 6}]}],
+}
 EXPORTER = """\
 kafka_consumergroup_current_offset{consumergroup="parcels",partition="0",topic="scans"} 6
 kafka_consumergroup_current_offset{consumergroup="parcels",partition="1",topic="scans"} -1
@@ -338,6 +343,7 @@ CHECKPOINT = (
         *(RPK, KAF, RESET, CHECKPOINT, EXPORTER, LAG_EXPORTER, "parcels,scans,0,6"),
         *(json.dumps(each, indent=2) for each in (AKHQ, {"results": [AKHQ]})),
         *(json.dumps(each) for each in (BURROW, BURROW_DETAIL, KAFKA_UI, REST, CONSOLE, RPK_JSON)),
+        *(json.dumps(NESTED), ",\n".join((f"[{json.dumps(ROW)}", f"{json.dumps(ROW)}]"))),
     ],
     ids=[
         *("rpk", "kaf", "reset", "checkpoint", "kafka_exporter", "lag exporter", "export"),
@@ -350,6 +356,8 @@ CHECKPOINT = (
             "REST",
             "console",
             "rpk -j",
+            "nested",
+            "an array over lines",
         ),
     ],
 )
@@ -365,6 +373,8 @@ def test_tables_and_json_of_other_tools(text: str) -> None:
     [
         ("OffsetSync{topicPartition=scans-0, upstreamOffset=8, downstreamOffset=6}", "no group"),
         ('kminion_kafka_consumer_group_topic_partition_lag{group_id="g"} 3', "lags, no offsets"),
+        (LAG_EXPORTER.replace("6.0", "+Inf"), "infinity"),
+        ("[{}," + "[" * 100_000 + "]" * 100_001, "recursion"),
     ],
 )
 def test_output_without_committed_offsets_says_what_has_them(line: str, why: str) -> None:

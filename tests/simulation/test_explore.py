@@ -15,19 +15,27 @@ from brokertwin.simulation.explore.api import (
     Client,
     Cluster,
     Faults,
+    Invariant,
     Model,
     Send,
+    varied,
 )
-from brokertwin.simulation.explore.clients import IdempotentProducer
-from brokertwin.simulation.explore.invariants import CellHolds, Invariant, NothingTwice
+from brokertwin.simulation.explore.clients import IdempotentProducer, TransactionalProducer
+from brokertwin.simulation.explore.invariants import (
+    CellHolds,
+    NoHangingTransaction,
+    NothingTwice,
+    TransactionsAsSaid,
+)
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
+from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.simulation.explore.models import built_in, replication, transactions
 from brokertwin.simulation.explore.scenes import scene_of
 from brokertwin.simulation.explore.scripts import NotPlayableError, recording, script
 from brokertwin.simulation.explore.search import Options, Result, Search, walk
 from brokertwin.simulation.explore.shown import as_html, as_svg, as_text, told
 from brokertwin.simulation.explore.visited import Frontier, Visited
-from brokertwin.simulation.explore.world import Explorer, ModelError
+from brokertwin.simulation.explore.world import Explorer
 from brokertwin.state.core.tables import TABLE_NAMES
 
 LARGE = {
@@ -179,6 +187,19 @@ def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert second.states == search(model).states
 
 
+def test_a_search_in_which_time_has_passed_continues(tmp_path: Any) -> None:
+    model, file = built_in()["share-group"], str(tmp_path / "search")
+
+    assert search(model, states=300, checkpoint=file).taken["wait"]
+    assert search(model, checkpoint=file).states == 749
+
+
+def test_a_new_member_that_gives_up_joins_with_another_id() -> None:
+    model = varied(built_in()["eager-rebalance"], "late", "1")
+
+    assert search(model, depth=5).ended_by == "depth"
+
+
 def test_an_interrupted_search_loses_no_state(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +311,21 @@ def test_a_model_of_ones_own() -> None:
     assert result.path == [("call", 0, 0), ("call", 0, 0)]
 
 
+def test_a_transactional_id_that_is_not_listed_hangs_no_transaction() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(TransactionalProducer("p", "billing", ["commit"], version=2),),
+        cluster=Cluster(topics={"orders": 1}, transactional_ids=("other",)),
+        invariants=(NoHangingTransaction(), TransactionsAsSaid()),
+    )
+
+    result = search(model)
+
+    assert result.violation == ""
+    assert result.done == 1
+
+
 def test_symmetric_names_that_occur_elsewhere_are_refused() -> None:
     clients = (IdempotentProducer("p", 1), IdempotentProducer("q", 1))
     model = Model(name="own", about="", clients=clients, symmetric=(("p", "q"),))
@@ -326,6 +362,36 @@ def test_a_counterexample_is_a_diagram() -> None:
     assert words.count("EndTxn commit") == 1
     assert "EndTxn commit  (arrives late)" in words
     assert as_svg(story) in as_html(story)
+
+
+def test_a_lost_response_is_drawn_as_lost() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(Twice(),),
+        cluster=Cluster(topics={"orders": 1}),
+        faults=Faults(lost=1),
+    )
+    story = told(model, [("lost", 0, 0), ("call", 0, 0)], "none")
+
+    _, request, response, _, next_response, _ = as_text(story).splitlines()
+
+    assert request.endswith("▶│")
+    assert response.endswith("─│  (lost)")
+    assert "│✗──" in response
+    assert "│◀──" in next_response
+    assert as_svg(story).count('class="lost"') == 1
+    assert [step["say"] for step in scene_of(story)["steps"]][2] == (
+        "Produce r (its response is lost)"
+    )
+
+
+def test_a_diagram_shows_offsets_and_their_partition() -> None:
+    text = as_text(story_of("late-commit"))
+
+    assert "OffsetFetch input-0 " in text
+    assert "0 NONE, offset -1 " in text
+    assert "OffsetCommit 2 input-0 generation 1 " in text
 
 
 def test_a_counterexample_is_a_recording() -> None:

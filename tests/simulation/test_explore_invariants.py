@@ -130,5 +130,5 @@ def test_a_broken_rule_violates_its_invariant(case: str, monkeypatch: pytest.Mon
 def test_a_member_of_a_former_generation_commits_if_zookeeper_stores_offsets() -> None:
     found = violation(groups.eager(True), FencedWritesNothing())
 
-    text = "OffsetCommit 1 of a is acknowledged, although it is fenced"
+    text = "OffsetCommit 1 input-0 generation 1 of a is acknowledged, although it is fenced"
     assert found == f"FencedWritesNothing: {text}"

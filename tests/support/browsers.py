@@ -72,7 +72,7 @@ def seen_at(url: str, directory: Path, widths: tuple[int, ...], scheme: int) -> 
     The frames are served from the same place, or the browser would not let them be looked into.
     """
 
-    class NewestBatchThread(BaseHTTPRequestHandler):
+    class FrameHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/frames":
                 kind, body = "text/html", _frames("/", widths).encode()
@@ -87,7 +87,7 @@ def seen_at(url: str, directory: Path, widths: tuple[int, ...], scheme: int) -> 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), NewestBatchThread) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), FrameHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             return _opened(f"http://127.0.0.1:{server.server_port}/frames", directory, scheme)

@@ -12,7 +12,7 @@ from brokertwin.cli.files import check_new, write_text
 from brokertwin.cli.options import AsJson, Force
 from brokertwin.cli.output import err, out, say, show_json, show_rows, show_table, warn
 from brokertwin.errors import UserError
-from brokertwin.protocol.errors import error_name
+from brokertwin.protocol.errors import Error, error_name
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from brokertwin.simulation.explore.shown import Story
 
 VIOLATED = 1
+OF_TRANSACTION_COORDINATOR = {
+    "INIT_PRODUCER_ID",
+    "ADD_PARTITIONS_TO_TXN",
+    "ADD_OFFSETS_TO_TXN",
+    "END_TXN",
+}
 MISSING_SHOWN = 20
 
 ModelName = Annotated[
@@ -109,11 +115,11 @@ def command(
     The model's brokers are brokertwin's own rules of Kafka 4.3.1. The first counterexample found is
     one of the shortest. A search is bounded by the model's faults, and is no proof of Kafka.
 
-    Exits with code 1 if an invariant is violated.
+    Exits with code 1 if an invariant is violated, and 2 if the model cannot be searched.
     """
     from brokertwin.cli.broker.exploring import model_of
+    from brokertwin.simulation.explore.mistakes import ModelError, reported
     from brokertwin.simulation.explore.shown import told
-    from brokertwin.simulation.explore.world import ModelError
 
     if listed:
         _list()
@@ -132,13 +138,15 @@ def command(
         if len(variants) > 1:
             if rules or checkpoint or walk is not None or any(files) or play:
                 raise UserError("Several values print only a table.", "Pass one for each --set.")
-            _compare(variants, options, as_json)
-            return
+            with reported(chosen):
+                is_violated = _compare(variants, options, as_json)
+            raise typer.Exit(VIOLATED if is_violated else 0)
         ((_, chosen),) = variants
-        if walk is not None:
-            result, reached = _walked(chosen, walk), None
-        else:
-            result, reached = _searched(chosen, options, rules)
+        with reported(chosen):
+            if walk is not None:
+                result, reached = _walked(chosen, walk), None
+            else:
+                result, reached = _searched(chosen, options, rules)
     except (ModelError, ValueError) as error:
         raise UserError(f"Cannot explore {chosen.name}: {error}.") from None
     story = told(chosen, result.path, result.violation) if result.violation else None
@@ -211,14 +219,18 @@ def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...]
     return found
 
 
-def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> None:
-    """Search each variant and show how the states grow."""
-    rows = []
+def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> bool:
+    """Search each variant and show how the states grow. Return whether one is violated."""
+    rows, is_violated = [], False
     for changes, model in variants:
         result, _ = _searched(model, options, has_rules=False)
+        is_violated |= bool(result.violation)
         counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
         rows.append((", ".join(changes), *counts, _outcome(result)))
+        if result.ended_by == "interrupt":
+            break
     show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
+    return is_violated
 
 
 def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, Reached | None]":
@@ -261,6 +273,19 @@ def _outcome(result: "Result") -> str:
     return f"no violation so far; ended by the bound: {result.ended_by or 'steps'}"
 
 
+def _without_coordinator(model: "Model", result: "Result") -> list[str]:
+    """Return the parts of a cluster that list nothing, and whose requests were refused for it."""
+    setup = {send.api for send in model.cluster.setup}
+    if "FIND_COORDINATOR" in setup or ("FIND_COORDINATOR", Error.NONE) in result.answered:
+        return []
+    apis = {api for api, code in result.answered if code == Error.NOT_COORDINATOR}
+    lists = (
+        ("groups", model.cluster.groups, apis - OF_TRANSACTION_COORDINATOR),
+        ("transactional_ids", model.cluster.transactional_ids, apis & OF_TRANSACTION_COORDINATOR),
+    )
+    return [name for name, listed, refused in lists if refused and not listed]
+
+
 def _show(
     model: "Model", result: "Result", story: "Story | None", reached: "Reached | None"
 ) -> None:
@@ -286,6 +311,14 @@ def _show(
         for (name, is_controllers), count in sorted(result.applied.items())
     ]
     show_table(["record", "of", "count"], applied)
+    for name in _without_coordinator(model, result):
+        out.print(
+            f"16 NOT_COORDINATOR was returned because Cluster({name}=…) is empty: list those that"
+            " the model uses",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
     for module, names in (reached.missing() if reached is not None else {}).items():
         more = f" and {len(names) - MISSING_SHOWN} more" if len(names) > MISSING_SHOWN else ""
         text = f"never reached in {module}: {', '.join(names[:MISSING_SHOWN])}{more}"

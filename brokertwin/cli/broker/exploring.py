@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def model_of(name: str) -> "Model":
     """Return a built-in model, or that of a file. Raises UserError."""
     from brokertwin.simulation.explore.api import Model
+    from brokertwin.simulation.explore.mistakes import one_line
     from brokertwin.simulation.explore.models import built_in
 
     if not name.endswith(".py"):
@@ -40,7 +41,11 @@ def model_of(name: str) -> "Model":
         raise UserError(f"Cannot read the model {name}.", "Pass the path of a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        line = one_line(error, {str(file), str(file.resolve()), str(file.absolute())})
+        raise UserError(f"Cannot read the model {name}: {line or repr(error)}.") from error
     model = getattr(module, "MODEL", None)
     if not isinstance(model, Model):
         raise UserError(

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import structlog
 from confluent_kafka import KafkaError, Message, Producer
 
 from brokertwin.gateway.engine.engine import Body, Clock, EventWriter, now_ms
@@ -37,8 +36,6 @@ MOVED_MAX = 4_096
 
 CACHE_BYTES = 16 * 1024 * 1024
 """Cache of rows of `data`: a pass reads a log twice."""
-
-_log = structlog.get_logger("brokertwin.gateway")
 
 
 class CellState(NamedTuple):

@@ -95,7 +95,7 @@ class GroupTimeline:
         if not of_groups:  # a text log may have no responses
             of_groups = [each for each in recording.without_response if each.line.api in APIS]
             recording = recording.of(of_groups)
-        self._known = recording.known
+        self._known, self._exchanges = recording.known, recording.exchanges
         self._own = [each for each in of_groups if key in self._groups_of(each)]
         lines: dict[tuple[int, str], Logged] = {}
         for line in logged:
@@ -158,10 +158,29 @@ class GroupTimeline:
             return [f"group {self.key} was in generation {logged} at {clock(newest.time)}"]
         if state.is_empty is False:
             return [f"group {self.key} was in generation {state.number} at {clock(state.shown)}"]
-        if state.is_empty:
+        membership = self.entity.membership
+        if state.is_empty and (membership.is_empty or self._have_expired()):
             return [f"group {self.key} is empty, in generation {state.number}"]
-        was = f"group {self.key} was in generation {state.number}"
+        was = f"group {self.key} was in generation {max(membership.number, logged)}"
         return [f"{was}; whether it has members is not recorded"]
+
+    def _have_expired(self) -> bool:
+        """Whether a connection shows that the broker ran as long as each silent member's session.
+
+        A coordinator that is restarted begins all sessions anew.
+        """
+        spans: dict[tuple[int, str], tuple[int, int]] = {}
+        for line in (each.line for each in self._exchanges):
+            first, last = spans.get((line.broker, line.connection), (line.time, line.end))
+            spans[line.broker, line.connection] = min(first, line.time), max(last, line.end)
+        return all(
+            any(
+                broker == each.last.broker
+                and last - max(first, each.last.end) >= each.session_timeout_ms
+                for (broker, _), (first, last) in spans.items()
+            )
+            for each in self.entity.membership.members.values()
+        )
 
     def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line = exchange.line

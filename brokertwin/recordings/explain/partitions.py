@@ -62,6 +62,9 @@ STARTS = {
 }
 """The field with the start of the log, in the responses of APIs."""
 
+SHOWING = ("FETCH", "PRODUCE", "METADATA")
+"""The APIs whose responses show that a partition exists."""
+
 OF_NO_TOPIC = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 OF_PRODUCERS = (
     *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
@@ -232,8 +235,8 @@ class PartitionTimeline:
             (each.made, part[STARTS[each.line.api]], each.line)
             for each in self._watched.replication.exchanges
             if each.line.api in STARTS
-            for part in parts_of(each.response, self.topics, self.number)
-            if not part.get("errorCode") and part.get(STARTS[each.line.api], UNKNOWN) > 0
+            for part in self._parts_shown(each)
+            if not part.get("errorCode") and part.get(STARTS[each.line.api], UNKNOWN) > UNKNOWN
         )
         return sorted(found, key=lambda each: each[0])
 
@@ -341,27 +344,45 @@ class PartitionTimeline:
         if requested == UNKNOWN:
             return ""
         text = f"Offset {requested} was requested"
+        since = max((each.end for each in self._existing if each.end <= seen.made), default=0)
+        past = [each for each in self._samples if since <= each.time <= seen.made]
+        end = past[-1].high_watermark if past else UNKNOWN
+        is_beyond = UNKNOWN < end < requested
         for time, start, line in self._starts:
-            is_deleted = line.api == "DELETE_RECORDS"
-            if is_deleted and time > seen.made:
+            if time < since:
+                continue  # of a former topic of this name
+            is_deleted, is_later = line.api == "DELETE_RECORDS", time > seen.made
+            if is_deleted and is_later:
                 break  # a later response may show what it deleted
+            if start > requested and is_later and is_beyond:
+                return ""  # the log may have grown and lost records since
             if is_deleted and start > requested:
                 return f"{text}; {line.words} deleted the records before {start}."
             if start > requested:
                 return f"{text}; the log begins at {start}, as {line.place} shows ({clock(time)})."
-        past = [each for each in self._samples if each.time <= seen.made]
-        if past and UNKNOWN < past[-1].high_watermark < requested:
-            end, shown = past[-1].high_watermark, f"{clock(past[-1].time)} ({past[-1].place})"
+            if is_later:
+                break
+        if is_beyond:
+            shown = f"{clock(past[-1].time)} ({past[-1].place})"
             return f"{text}; the high watermark was {end} at {shown}."
         return ""
 
     def _because_deleted(self, seen: RecordedExchange) -> str:
-        """The deletion of the topic, if it is the last of its deletions and creations by then."""
+        """The deletion of the topic, if nothing shows that it existed after that."""
         past = [e for e in self._existing if e.time <= seen.made and not self._is_forwarded(e)]
         last = max(past, key=lambda each: each.time, default=None)
         if last is None or last.api != "DELETE_TOPICS":
             return ""
-        return f"The topic was deleted by {last.words}."
+        is_there = any(
+            last.end < each.line.time <= seen.line.time
+            and any(not part.get("errorCode") for part in self._parts_shown(each))
+            for each in self._watched.replication.exchanges
+            if each.line.api in SHOWING
+        )
+        return f"The topic was deleted by {last.words}." if not is_there else ""
+
+    def _parts_shown(self, exchange: RecordedExchange) -> Iterator[dict[str, Any]]:
+        return parts_of(exchange.response, self.topics, self.number)
 
     def _too_few(self, seen: RecordedExchange, shown: WatermarkSample | None) -> str:
         """What is known of the in-sync set at a refusal for too few replicas.

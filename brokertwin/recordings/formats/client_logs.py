@@ -341,7 +341,7 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = later(r"[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
+_RD_CLIENT = later(r"(?<![^\s|()\[\]\"':=])[^\s|()\[\]\"':=]+#(?:consumer|producer)-\d+")
 _RD_NUMBER = later(r"#(?:consumer|producer)-\d+$")
 """The number of a client in its process, where several may have one client id."""
 
@@ -349,7 +349,7 @@ _RD_PARTS = ("CorrId ", "[thrd:", "#consumer-", "#producer-")
 """Texts of which each line has one."""
 
 _RD_SENT = later(
-    r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
+    r"(?<!\S)(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
 )
 _RD_LINE = later(
@@ -369,10 +369,10 @@ _RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
         (r"Failed to acquire (?:\w+ )?PID\b", ("INIT_PRODUCER_ID",)),
         (r"EndTxn returned (?P<name>[A-Z]\w+) in state", ("END_TXN",)),
         (r"EndTxn \w+ failed: |Failed to end transaction: ", ("END_TXN",)),
-        (r"\S+ \[\d+\]: Fetch failed at .*: (?P<name>[A-Z]\w+)$", ("FETCH",)),
+        (r"(?<!\S)\S+ \[\d+\]: Fetch failed at .*: (?P<name>[A-Z]\w+)$", ("FETCH",)),
         (r"Fetch from broker \d+ failed|Fetch reply: ", ("FETCH",)),
-        (r"\S+ \[\d+\]: offset reset \(at .*: fetch failed ", ("FETCH",)),
-        (r"\S+ \[\d+\]: MessageSet with .* encountered error: ", ("PRODUCE",)),
+        (r"(?<!\S)\S+ \[\d+\]: offset reset \(at .*: fetch failed ", ("FETCH",)),
+        (r"(?<!\S)\S+ \[\d+\]: MessageSet with .* encountered error: ", ("PRODUCE",)),
         (r"AddPartitionsToTxn response: ", ("ADD_PARTITIONS_TO_TXN",)),
         (r"Failed to add partition", ("ADD_PARTITIONS_TO_TXN",)),
         (r"AddOffsetsToTxn response from \S+: (?P<name>[A-Z]\w+)", ("ADD_OFFSETS_TO_TXN",)),
@@ -383,7 +383,7 @@ _RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
         (r"Group \"[^\"]*\" heartbeat error response|Heartbeat failed due to ", ("HEARTBEAT",)),
         (r"(?P<api>(?:Consumer|Share)GroupHeartbeat) (?:failed|fatal error|response error)", ()),
         (r"Group \"[^\"]*\": synchronization failed: ", ("SYNC_GROUP",)),
-        (r"(?P<api>[A-Z]\w+?)(?:Request)? (?:for [^:]*)?failed: ", ()),
+        (r"\b(?P<api>[A-Z]\w+?)(?:Request)? (?:for [^:]*)?failed: ", ()),
         (r"(?P<api>(?:Join|Sync|Leave)Group) response(?: error in state .*?)?: ", ()),
         (r"Offset commit \(.*?\) failed for ", ("OFFSET_COMMIT",)),
         (r"(?P<api>Offset(?:Commit|Fetch)) (?:for .*?)?returned:? ", ()),
@@ -466,7 +466,7 @@ def _java(text: str, _: bytes) -> Found:
 
 
 _OLD_JAVA = later(
-    r"(?:clientId=(?P<client>[^,\]]*)[^\]]*\] )?"
+    r"(?:clientId=(?P<client>[^,\]]*+)[^\]]*+\] )?"
     r"(?:(?:Using older server API v(?P<version>\d+) to send|Sending) (?P<sent>[A-Z_]+)"
     r" (?P<request>\{.*\}) with correlation id (?P<number>\d+) to node (?P<to>-?\d+)"
     r"|Completed receive from node (?P<from>-?\d+) for (?P<received>[A-Z_]+)"

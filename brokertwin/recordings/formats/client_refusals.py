@@ -55,7 +55,7 @@ class Refusal(NamedTuple):
 
 
 _MARKS = later(b"|".join(MARKS).decode())
-_CLIENT = later(r"\bclientId=([^,\]]*)[^\]]*\] ")
+_CLIENT = later(r"\bclientId=([^,\]]*+)[^\]]*+\] ")
 _BEATS = r"(?P<heartbeat>Consumer|Share|)GroupHeartbeat(?:Request)? failed "
 _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (later(form), api, said)
@@ -63,7 +63,7 @@ _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         # Java; Kafka 2.0 and later
         (r"Attempt to heartbeat failed since group is reb", "HEARTBEAT", "REBALANCE_IN_PROGRESS"),
         (
-            r"Attempt to heartbeat failed \S*.*member id .*not valid",
+            r"Attempt to heartbeat failed .*member id .*not valid",
             "HEARTBEAT",
             "UNKNOWN_MEMBER_ID",
         ),

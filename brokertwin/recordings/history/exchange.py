@@ -148,7 +148,7 @@ class KnownFacts(msgspec.Struct):
         brokers: broker ids of the cluster, as Metadata responses list them.
         takes_all: whether replicas are judged where logs are missing, too.
         has_samples: whether each change of replicas is reported with their state.
-        is_precise: whether any time has milliseconds.
+        precise: brokers whose logs have times with milliseconds.
     """
 
     topics: dict[str, str] = {}
@@ -163,7 +163,7 @@ class KnownFacts(msgspec.Struct):
     brokers: dict[int, None] = {}
     takes_all: bool = False
     has_samples: bool = True
-    is_precise: bool = False
+    precise: dict[int, None] = {}
     deleted: dict[str, list[int]] = {}
 
     @property
@@ -173,8 +173,8 @@ class KnownFacts(msgspec.Struct):
 
     @property
     def is_coarse(self) -> bool:
-        """True if all times are whole seconds: the order within a second is unknown."""
-        return not self.is_precise
+        """True if a log has whole seconds only: the order within a second is unknown."""
+        return not self.logs.keys() <= self.precise.keys()
 
     @property
     def late_ms(self) -> int:
@@ -213,10 +213,9 @@ class KnownFacts(msgspec.Struct):
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
 
-    @property
-    def has_all_logs(self) -> bool:
-        """Whether each broker of the cluster has a log, as far as Metadata responses show."""
-        return bool(self.brokers) and self.brokers.keys() <= self.logs.keys()
+    def is_covered_by_all(self, first: int, last: int) -> bool:
+        """Whether the log of each broker that Metadata responses show covers a span."""
+        return bool(self.brokers) and all(self.is_covered(b, first, last) for b in self.brokers)
 
     def is_covered(self, broker: int, first: int, last: int) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
@@ -233,7 +232,7 @@ class KnownFacts(msgspec.Struct):
         first, last = self.logs.get(line.broker, (line.time, line.end))
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         if line.end % 1000 > 1:  # it is rounded up to the next ms
-            self.is_precise = True
+            self.precise[line.broker] = None
         if line.api not in bodies.NAMELESS:
             self.topics |= bodies.topic_names_in(exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":

@@ -78,7 +78,7 @@ STORM = 5
 """Generations within `WINDOW_MS` from which on a group has a rebalance storm."""
 
 NEAR_MS = 3_000
-"""How far from the expiry of a member id a join may be answered that waited for it."""
+"""How far from the expiry of a member id the response to a join may be that waited for it."""
 
 BACK_MS = 600_000
 """A client that joins later than this after it left is another run of the program."""
@@ -318,10 +318,11 @@ class Membership(msgspec.Struct):
         return {name: each for name, each in found if not self._is_expired(each, time, known)}
 
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
-        if member.session_timeout_ms < 0 or not self.has_beats or not known.has_all_logs:
-            return False  # another broker may be the coordinator by now
+        if member.session_timeout_ms < 0 or not self.has_beats:
+            return False
         last, expires = member.last, member.last.end + member.session_timeout_ms
-        return expires < time and known.is_covered(last.broker, last.end, expires)
+        # another broker may be the coordinator by now
+        return expires < time and known.is_covered_by_all(last.end, expires)
 
     def take(self, exchange: RecordedExchange, last: int) -> Iterator[Finding]:
         """Take a request of a member that was not refused.

@@ -165,13 +165,14 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         """Handle a moment of the time since which all logs are recorded."""
         if since > self.begin:
             self.begin, self.known, self.open = since, PartitionReplicas(), []
-        if self._is_mine(moment.exchange):
-            handlers = ON_RESPONSE if moment.is_response else ON_REQUEST
+        handlers = ON_RESPONSE if moment.is_response else ON_REQUEST
+        handler = handlers.get(moment.exchange.line.api)
+        if handler is not None and self._is_mine(moment.exchange):  # None: of a former program
             at = PartitionMoment(self, moment.time, moment.exchange, known)
             if self.open:
                 yield from at.close()
             yield from at.absent()
-            yield from handlers[moment.exchange.line.api](at)
+            yield from handler(at)
             if self.open:
                 yield from at.settle()
 

@@ -3,6 +3,7 @@
 api             the parts of a model
 clients         producers and group members for models; `requests` has the bodies
 invariants      conditions on every state
+mistakes        mistakes in a model as one line
 machine         a cell that goes from state to state
 world           the whole state of a model, and the steps that lead to the next ones
 search          breadth first with reductions and worker processes; random walks

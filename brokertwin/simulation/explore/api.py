@@ -7,14 +7,14 @@ explains one line by line.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from brokertwin.state.eras.versions import SETTINGS
 
 if TYPE_CHECKING:
-    from brokertwin.simulation.explore.invariants import Invariant
+    from brokertwin.simulation.explore.invariants import View
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +74,37 @@ class Client(ABC):
     def restarts(self, _state: Any) -> Any:
         """Return the state after a crash; by default the first one."""
         return self.start
+
+
+class Invariant:
+    """A condition on every state.
+
+    Attributes:
+        start: the first ghost.
+        source: of the promise: a KIP or a class in Kafka.
+    """
+
+    start: Any = ()
+    source: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def sent(self, ghost: Any, _client: str, _send: Send) -> Any:
+        """Return the ghost after a client has sent a request."""
+        return ghost
+
+    def received(self, ghost: Any, _client: str, _send: Send, _response: Any) -> Any:
+        """Return the ghost after a client has a response, or None if none came."""
+        return ghost
+
+    def crashed(self, ghost: Any, _client: str) -> Any:
+        return ghost
+
+    def check(self, _ghost: Any, _view: "View") -> str | None:
+        """Return the violation as a sentence, or None."""
+        return None
 
 
 class Fault(StrEnum):
@@ -201,7 +232,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     clients: tuple[Client, ...]
     cluster: Cluster = Cluster()
     faults: Faults = Faults()
-    invariants: "tuple[Invariant, ...]" = ()
+    invariants: tuple[Invariant, ...] = ()
     bounds: Bounds = Bounds()
     symmetric: tuple[tuple[str, ...], ...] = ()
     expected: str = ""
@@ -215,7 +246,7 @@ def varied(model: Model, name: str, value: str) -> Model:
     """
     replace = msgspec.structs.replace
     if name in FAULT_NAMES:
-        if not value.isdigit():
+        if not value.isdecimal():
             raise ValueError(f"{name} must be a number, not {value!r}")
         return replace(model, faults=replace(model.faults, **{name: int(value)}))
     cluster = model.cluster

@@ -11,7 +11,7 @@ NoHangingTransaction        read_committed readers do not stop for ever
 FencedWritesNothing         no request of a fenced client is acknowledged, or writes
 OneOwner                    a partition has one owner in an epoch of a group
 OffsetsGoForward            committed offsets do not go back
-ExactlyOnce                 a transaction's offsets and its records agree
+ExactlyOnce                 an input record has at most one committed output
 LogsAgree                   replicas agree below their high watermarks
 HighWatermarkStays          no leader forgets what readers have seen
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
@@ -24,12 +24,12 @@ CellHolds                   the invariants of `state/` (`check(cell)`)
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from brokertwin.protocol.errors import Error
-from brokertwin.simulation.explore.api import Model, Send
+from brokertwin.simulation.explore.api import Invariant, Model, Send
 from brokertwin.simulation.explore.machine import CellState, ForkableCell, response_code
 from brokertwin.state.cluster import coordinators, image
 from brokertwin.state.cluster.image import Partition, Topic
@@ -52,7 +52,6 @@ Place = tuple[str, int]
 class View:
     def __init__(self, machine: ForkableCell, model: Model) -> None:
         self._machine = machine
-        self._model = model
         self._places = tuple(
             (topic, number)
             for topic, count in model.cluster.topics.items()
@@ -174,14 +173,13 @@ class View:
         ]
 
     def transactions(self) -> dict[int, TransactionMetadata]:
-        found = {}
-        for transactional_id in self._model.cluster.transactional_ids:
-            for broker in self.brokers:
-                known = transactional_ids.metadata(self._tables.of(broker), transactional_id)
-                leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
-                if known is not None and leader in (broker, -1):
-                    found[known.producer_id] = known
-        return found
+        leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
+        return {
+            known.producer_id: known
+            for broker in self.brokers
+            if leader in (broker, -1)
+            for _, known in transactional_ids.all_ids(self._tables.of(broker))
+        }
 
     def committed_offset(self, group: str, topic: str, partition: int) -> int:
         """A group's committed offset at its coordinator, -1 if there is none."""
@@ -243,37 +241,6 @@ def written(send: Send) -> Iterator[Written]:
                     batch.get("producerId", -1),
                     batch.get("producerEpoch", -1),
                 )
-
-
-class Invariant:
-    """A condition on every state.
-
-    Attributes:
-        start: the first ghost.
-        source: of the promise: a KIP or a class in Kafka.
-    """
-
-    start: Any = ()
-    source: ClassVar[str] = ""
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    def sent(self, ghost: Any, _client: str, _send: Send) -> Any:
-        """Return the ghost after a client has sent a request."""
-        return ghost
-
-    def received(self, ghost: Any, _client: str, _send: Send, _response: Any) -> Any:
-        """Return the ghost after a client has a response, or None if none came."""
-        return ghost
-
-    def crashed(self, ghost: Any, _client: str) -> Any:
-        return ghost
-
-    def check(self, _ghost: Any, _view: View) -> str | None:
-        """Return the violation as a sentence, or None."""
-        return None
 
 
 class AcknowledgedRecordsStay(Invariant):

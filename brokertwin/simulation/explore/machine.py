@@ -19,6 +19,7 @@ import msgspec
 from brokertwin.protocol.bodies import Body, shown
 from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
+from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.state.cell.cell import Cell, Meta
 from brokertwin.state.cell.check import check
 from brokertwin.state.cell.delivery import AtOnce, MetadataRead, Step
@@ -338,7 +339,7 @@ class ForkableCell:
         """Handle an event and return the responses to clients.
 
         Raises:
-            RuntimeError: the cell refuses the event.
+            ModelError: the cell refuses the event.
         """
         self._answers.clear()
         if released is not None:
@@ -352,7 +353,7 @@ class ForkableCell:
             detail = msgspec.json.decode(letters[0].value or b"{}") if letters else {}
             reason = detail.get("reason", "fault")
             text = detail.get("detail", "an exception that did not repeat")
-            raise RuntimeError(f"the cell refuses {event.id}: {reason}: {text}")
+            raise ModelError(f"the broker refuses {event.id}: {reason}: {text}")
         return list(self._answers)
 
     def _is_due(self) -> bool:

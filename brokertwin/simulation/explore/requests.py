@@ -9,6 +9,8 @@ from brokertwin.simulation.explore.api import Send
 TIMEOUT_MS = 30_000
 TRANSACTION_MS = 60_000
 BATCH_BYTES = 70
+MEMBER_EPOCH = 9
+"""First version of OffsetCommit with member epochs (KIP-848)."""
 
 
 def topic_id(topic: str) -> str:
@@ -158,7 +160,7 @@ def offset_fetch(group: str, topic: str, partition: int) -> Send:
         "topics": [{"name": topic, "partitionIndexes": [partition]}],
         "requireStable": True,
     }
-    return Send(api="OFFSET_FETCH", version=7, body=body, label="OffsetFetch")
+    return Send(api="OFFSET_FETCH", version=7, body=body, label=f"OffsetFetch {topic}-{partition}")
 
 
 def offset_commit(
@@ -181,7 +183,10 @@ def offset_commit(
     }
     if version >= 7:
         body["groupInstanceId"] = instance
-    return Send(api="OFFSET_COMMIT", version=version, body=body, label=f"OffsetCommit {offset}")
+    label = f"OffsetCommit {offset} {topic}-{partition}"
+    if generation >= 0:
+        label += f" {'epoch' if version >= MEMBER_EPOCH else 'generation'} {generation}"
+    return Send(api="OFFSET_COMMIT", version=version, body=body, label=label)
 
 
 def fetch(

@@ -34,7 +34,8 @@ def scene_of(story: Story) -> dict[str, Any]:
         for send in (*setup_of(model), *model.cluster.setup)
     ]
     for each in story.lines:
-        note = f" ({each.note})" if each.note else ""
+        note = "its response is lost" if each.is_lost else each.note
+        note = f" ({note})" if note else ""
         if each.send is not None and each.kind in SENT:
             body = render(each.body, each.send.version) if isinstance(each.body, Body) else {}
             chosen = {name: body[name] for name in CHOSEN if body.get(name) not in (None, "", -1)}

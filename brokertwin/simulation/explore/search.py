@@ -30,6 +30,7 @@ import msgspec
 
 from brokertwin.simulation.explore.api import Between, Model
 from brokertwin.simulation.explore.machine import EFFECTS_MAX, CellState, Recent
+from brokertwin.simulation.explore.mistakes import reported
 from brokertwin.simulation.explore.visited import (
     FRONTIER_MAX,
     MEMORY_MAX,
@@ -156,9 +157,10 @@ class Expander:
         """Return the states that the steps of a state lead to."""
         explorer, world = self.explorer, node.world
         self._world = world
-        self._done += explorer.is_done(world)
+        steps = explorer.steps(world)
+        self._done += node.only is None and explorer.is_done(world)
         tried: list[Step] = []
-        for step in explorer.steps(world):
+        for step in steps:
             if step in node.asleep or (node.only is not None and step not in node.only):
                 continue
             after = explorer.take(world, step)
@@ -219,12 +221,13 @@ def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
     """Expand states in a worker process; return their children and the CPU time."""
     before = time.process_time()
     found: list[Child] = []
-    for node in pickle.loads(chunk):
-        found.extend(
-            child
-            for child in _worker.children(node, _returned)
-            if _returned.add(child.fingerprint) or child.world is not None or _worker.collects
-        )
+    with reported(_worker.explorer.model):
+        for node in pickle.loads(chunk):
+            found.extend(
+                child
+                for child in _worker.children(node, _returned)
+                if _returned.add(child.fingerprint) or child.world is not None or _worker.collects
+            )
     data = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
     return data, _worker.counts(), time.process_time() - before
 
@@ -495,9 +498,9 @@ class Search:
         first = explorer.first()
         self._expander.counts()
         options = self._options
-        number, cluster = explorer.fingerprint(first), self._model.cluster
-        rules = cluster.era, *sorted(cluster.settings.items())
-        return self._model.name, number, rules, options.is_split, options.has_sleep
+        model, number = self._model, explorer.fingerprint(first)
+        rules = model.faults, model.cluster.era, *sorted(model.cluster.settings.items())
+        return model.name, number, rules, options.is_split, options.has_sleep
 
 
 def walk(model: Model, seed: int, steps: int) -> Result:

@@ -10,8 +10,11 @@ from brokertwin.simulation.explore.world import Exchange, Explorer, Happening, S
 LANE, TOP, ROW = 220, 56, 44
 """Width of a lane, height of the names and of a line of an SVG, in pixels."""
 
-COLUMN = 38
-"""Characters between two lanes of a text."""
+COLUMN, COLUMN_MAX = 38, 48
+"""Characters between two lanes of a text, if these are enough for its arrows, and at most."""
+
+ARROW = 7
+"""Characters of a lane and of an arrow without its text."""
 
 
 class Story(NamedTuple):
@@ -49,7 +52,10 @@ def lanes(trace: Sequence[Exchange]) -> list[str]:
 def as_text(story: Story) -> str:
     """Return a diagram of lines and arrows."""
     names = lanes(story.lines)
-    ats = {name: 4 + number * COLUMN for number, name in enumerate(names)}
+    texts = (text for each in story.lines for text in (each.text, each.response))
+    longest = max(map(len, texts), default=0)
+    column = min(max(COLUMN, longest + ARROW), COLUMN_MAX)
+    ats = {name: 4 + number * column for number, name in enumerate(names)}
     lines = [_placed({ats[name]: name for name in names})]
     for number, each in enumerate(story.lines, 1):
         lines += _rows(each, number, ats)
@@ -68,14 +74,12 @@ def _rows(each: Exchange, number: int, ats: dict[str, int]) -> list[str]:
         return [_placed({**bars, 0: head, start: f"● {each.text}{note}"})]
     if each.kind is Happening.RESPONSE:
         return [_arrow(head, bars, start, end, f"{each.text}: {each.response}", note)]
-    found = [_arrow(head, bars, start, end, each.text, note, is_lost=_is_lost(each))]
+    is_lost = each.kind is Happening.GIVEN_UP
+    found = [_arrow(head, bars, start, end, each.text, note, is_lost=is_lost)]
     if each.response:
-        found.append(_arrow("", bars, end, start, each.response, ""))
+        note = "  (lost)" if each.is_lost else ""
+        found.append(_arrow("", bars, end, start, each.response, note, is_lost=each.is_lost))
     return found
-
-
-def _is_lost(each: Exchange) -> bool:
-    return each.kind is Happening.GIVEN_UP
 
 
 def _arrow(
@@ -129,8 +133,10 @@ def as_svg(story: Story) -> str:
         rows.append(_line(start, end, at, each.kind))
         if each.response and each.kind is not Happening.RESPONSE:
             at += ROW // 2
-            rows.append(_text((start + end) // 2, at - 6, each.response, "label back"))
-            rows.append(_line(end, start, at, Happening.RESPONSE))
+            text = f"{each.response}  (lost)" if each.is_lost else each.response
+            rows.append(_text((start + end) // 2, at - 6, text, "label back"))
+            kind = Happening.GIVEN_UP if each.is_lost else Happening.RESPONSE
+            rows.append(_line(end, start, at, kind))
     height = at + ROW + 20
     heads = [_text(x, 24, name, "name") for name, x in ats.items()]
     heads += [

@@ -17,8 +17,8 @@ import msgspec
 
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import API_KEYS, api_of_key
-from brokertwin.simulation.explore.api import Fault, Model, Send
-from brokertwin.simulation.explore.invariants import CellHolds, Invariant, View
+from brokertwin.simulation.explore.api import Fault, Invariant, Model, Send
+from brokertwin.simulation.explore.invariants import CellHolds, View
 from brokertwin.simulation.explore.machine import (
     CLUSTER,
     T0,
@@ -29,7 +29,9 @@ from brokertwin.simulation.explore.machine import (
     Recent,
     error_codes,
     exchanged_bytes,
+    response_code,
 )
+from brokertwin.simulation.explore.mistakes import ModelError, check_model, checked_sends
 from brokertwin.simulation.explore.requests import topic_id
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.delivery import MetadataRead
@@ -67,10 +69,6 @@ FAULT_TEXTS = {
 
 Step = tuple[Any, ...]
 """A step by name: its kind, the client or broker, and which of several."""
-
-
-class ModelError(Exception):
-    """A model that cannot run; the message is the reason."""
 
 
 class ClientRun(NamedTuple):
@@ -162,6 +160,7 @@ class Exchange(msgspec.Struct):
 
     Attributes:
         send, body: of a client's request, and its response.
+        is_lost: the response does not reach the client.
         wait_ms: the time that passes.
     """
 
@@ -173,6 +172,7 @@ class Exchange(msgspec.Struct):
     note: str = ""
     send: Send | None = None
     body: Any = None
+    is_lost: bool = False
     wait_ms: int = 0
 
     @property
@@ -196,9 +196,8 @@ class Explorer:
         self.trace: list[Exchange] = []
         self.answered: Counter[tuple[str, int]] = Counter()
         self.taken: Counter[str] = Counter()
+        check_model(model)
         names = [client.name for client in model.clients]
-        if len(set(names)) < len(names):
-            raise ModelError("two clients have the same name")
         self._names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._exchanges = _exchanges(model)
@@ -234,11 +233,13 @@ class Explorer:
             ModelError: the cluster cannot be set up.
         """
         model, machine = self.model, self.machine
+        self._now = T0
         state = machine.begin()
         machine.load(state)
         topics = model.cluster.topics
         between, machine.held.between = machine.held.between, frozenset()
-        for send in (*setup_of(model), *model.cluster.setup):
+        setup = checked_sends("setup", model.cluster.setup, self._settings.brokers)
+        for send in (*setup_of(model), *setup):
             for _ in range(SETUP_TRIES):
                 event = self._event(send, "setup", f"setup-{send.label}", -1)
                 event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
@@ -274,7 +275,11 @@ class Explorer:
         for one, other in exchange:
             a, b = self._numbers[one], self._numbers[other]
             clients[a], clients[b] = clients[b], clients[a]
-        text = _exchanged(_encode((clients, world.left, world.ghosts)), exchange)
+        try:
+            encoded = _encode((clients, world.left, world.ghosts))
+        except TypeError as error:
+            raise ModelError(f"a state or a ghost is not constant: {error}") from None
+        text = _exchanged(encoded, exchange)
         late = [_exchanged(each.text, exchange) for each in world.late]
         if exchange:
             late.sort()
@@ -310,9 +315,14 @@ class Explorer:
     def sends(self, world: World, number: int) -> tuple[Send, ...]:
         """Return the requests that a client may send."""
         key = number, world.clients[number].state
-        known = self._offers.get(key)
+        client = self.model.clients[number]
+        try:
+            known = self._offers.get(key)
+        except TypeError as error:
+            raise ModelError(f"a state of {client.name} is not constant: {error}") from None
         if known is None:
-            known = tuple(self.model.clients[number].sends(key[1]))
+            owner = f"{type(client).__name__}.sends"
+            known = checked_sends(owner, client.sends(key[1]), self._settings.brokers)
             self._offers.put(key, known)
         return known
 
@@ -428,7 +438,7 @@ class Explorer:
         exchange = self._note(Happening.CALL, client.name, send)
         effect = self._request(cell, send, client.name, event_id, producer_id)
         if fate == "lost":
-            self._answered(exchange, send, _own(effect, event_id), "lost")
+            self._answered(exchange, send, _own(effect, event_id), is_lost=True)
             world = World(cell, clients, late, _spent(left, Fault.LOST), ghosts)
             return self._answer(self._received(world, number, run, send, None), effect)
         run = ClientRun(run.state, send, event_id, issued=issued)
@@ -464,7 +474,8 @@ class Explorer:
         for at, invariant in self._noting_received:
             ghosts[at] = invariant.received(ghosts[at], client.name, send, body)
         cell, clients, late, left, _ = world
-        after = ClientRun(state, issued=run.issued)
+        is_refused = body is not None and self._takes_id(send) and bool(response_code(body))
+        after = ClientRun(state, issued=run.issued - is_refused)
         return World(cell, _with(clients, number, after), late, left, tuple(ghosts))
 
     def _sent(self, ghosts: tuple[Any, ...], name: str, send: Send) -> tuple[Any, ...]:
@@ -672,15 +683,20 @@ class Explorer:
 
     def _producer_id(self, number: int, run: ClientRun, send: Send) -> tuple[int, int]:
         """Return the producer id for InitProducerId, and how many the client has then had."""
-        if send.api != "INIT_PRODUCER_ID":
-            return -1, run.issued
-        if send.producer_id >= 0:
+        if self._takes_id(send):
+            base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
+            return base + run.issued, run.issued + 1
+        if send.api != "INIT_PRODUCER_ID" or send.producer_id >= 0:
             return send.producer_id, run.issued
-        known = self._ids.get(send.body.get("transactionalId") or "")
-        if known is not None:
-            return known, run.issued
-        base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
-        return base + run.issued, run.issued + 1
+        return self._ids[send.body["transactionalId"]], run.issued
+
+    def _takes_id(self, send: Send) -> bool:
+        """True if a request takes the next producer id of its client, unless it is refused."""
+        return (
+            send.api == "INIT_PRODUCER_ID"
+            and send.producer_id < 0
+            and send.body.get("transactionalId") not in self._ids
+        )
 
     # Traces and coverage
 
@@ -697,8 +713,8 @@ class Explorer:
         exchange: Exchange | None,
         send: Send,
         answer: Answer | None,
-        note: str = "",
         number: int = -1,
+        is_lost: bool = False,
     ) -> None:
         for code in answer.codes if answer is not None else ():
             self.answered[send.api, code] += 1
@@ -708,8 +724,7 @@ class Explorer:
         text = response_text(body)
         name = self.model.clients[number].name if number >= 0 else ""
         if exchange is not None and exchange.send is send and name in ("", exchange.sender):
-            exchange.response, exchange.body = text, body
-            exchange.note = f"{exchange.note} {note}".strip()
+            exchange.response, exchange.body, exchange.is_lost = text, body, is_lost
             return
         label = send.label or send.api
         self.trace.append(
@@ -730,13 +745,23 @@ class Explorer:
         self._facts_of(cell)  # now, while the cell is loaded
         self.view.begin(cell)
         for number, ghost in enumerate(world.ghosts):
+            invariant = self._invariants[number]
             key = cell.numbers[0], cell.broken, number, ghost
-            text = self._verdicts.get(key)
+            try:
+                text = self._verdicts.get(key)
+            except TypeError as error:
+                raise ModelError(f"a ghost of {invariant.name} is not constant: {error}") from None
             if text is None:
-                text = self._invariants[number].check(ghost, self.view) or ""
+                text = invariant.check(ghost, self.view)
+                if text is None:
+                    text = ""
+                elif not isinstance(text, str):
+                    raise ModelError(
+                        f"{invariant.name}.check returns {text!r}, neither a sentence nor None"
+                    )
                 self._verdicts.put(key, text)
             if text:
-                return f"{self._invariants[number].name}: {text}"
+                return f"{invariant.name}: {text}"
         return None
 
 
@@ -850,6 +875,12 @@ def response_text(body: Any) -> str:
         f"{word} {value}"
         for name, word in shown.items()
         if isinstance(value := getattr(body, name, None), int) and value >= 0
+    ]
+    parts += [
+        f"offset {each.committed_offset}"
+        for topic in getattr(body, "topics", None) or ()
+        for each in getattr(topic, "partitions", None) or ()
+        if hasattr(each, "committed_offset")
     ]
     return ", ".join([text, *parts])
 

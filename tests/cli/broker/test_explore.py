@@ -1,6 +1,8 @@
 """`brokertwin explore`: the built-in models, files of one's own, exports, a real broker."""
 
+import inspect
 import json
+import pydoc
 import re
 from pathlib import Path
 from typing import get_type_hints
@@ -117,6 +119,13 @@ def test_another_era_has_its_flaw() -> None:
     assert "NothingTwice" in run("remembered-producer", "--set", "era=2.0", code=1)
 
 
+def test_a_table_exits_with_1_if_one_of_its_searches_finds_a_violation() -> None:
+    output = run(TORN, "--set", "late=0,1", code=1)
+
+    assert "no violation in any order" in output
+    assert "violated in 8 steps" in output
+
+
 @pytest.mark.parametrize("change", ["late=x", "era=0.9", "stop=1", "no.such.setting=1"])
 def test_an_unknown_change_is_refused(change: str) -> None:
     done = CliRunner().invoke(app, ["explore", TORN, "--set", change])
@@ -155,18 +164,186 @@ def test_a_file_with_a_model_is_explored(tmp_path: Path) -> None:
     assert "violated in 8 steps" in run(str(file), code=1)
 
 
+PAGE_OF_OUTPUTS = ROOT / "docs" / "explore.md"
+PAGE_FOR_AUTHORS = ROOT / "docs" / "explore_models.md"
+COUNTER = PAGE_FOR_AUTHORS.read_text("utf-8").split("```python\n")[1].split("```")[0]
+
+
 def test_the_model_of_the_page_for_authors_is_explored(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "explore_models.md").read_text(encoding="utf-8")
     file = tmp_path / "counter.py"
-    file.write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    file.write_text(COUNTER, encoding="utf-8")
 
     output = run(str(file), code=1)
 
     assert "violated in 2 steps: WrittenOnce: ['r0'] is there twice" in output
 
 
-PAGE_OF_OUTPUTS = ROOT / "docs" / "explore.md"
-PAGE_FOR_AUTHORS = ROOT / "docs" / "explore_models.md"
+MISTAKES = {
+    "a misspelt check": (
+        "def check(",
+        "def checks(",
+        "Cannot explore counter: WrittenOnce has no method check(ghost, view).",
+    ),
+    "check returns a bool": (
+        'return f"{sorted(twice)} is there twice" if twice else None',
+        "return bool(twice)",
+        "WrittenOnce.check returns False, neither a sentence nor None.",
+    ),
+    "check raises": (
+        "names = [",
+        "names = [][9]; [",
+        "Cannot explore counter: counter.py:23: IndexError: list index out of range.",
+    ),
+    "a client in place of a tuple": (
+        "(Writer(),)",
+        "(Writer())",
+        "clients is no tuple of objects of Client, like (One(),).",
+    ),
+    "an invariant in place of a tuple": (
+        "(WrittenOnce(),)",
+        "(WrittenOnce())",
+        "invariants is no tuple of objects of Invariant, like (One(),).",
+    ),
+    "a client without a name": ("name = ", "_name = ", "Writer has no name."),
+    "a client without a first state": ("start = ", "_start = ", "Writer has no start, its first"),
+    "sends returns a request": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        'requests.produce("orders", 0, "r")',
+        "which is no list of Send.",
+    ),
+    "no such API": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[api.Send(api="PRODUCES", version=9, body={})]',
+        "Writer.sends names the API 'PRODUCES', which brokertwin does not have.",
+    ),
+    "a field in snake_case": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[api.Send(api="PRODUCE", version=9, body={"topic_data": []})]',
+        "returns PRODUCE with a wrong body: Object contains unknown field `topic_data`.",
+    ),
+    "a field of another type": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[requests.produce("orders", "0", "r")]',
+        "with a wrong body: Expected `int`, got `str` - at `$.topicData[",
+    ),
+    "no such version": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[requests.produce("orders", 0, "r", version=99)]',
+        "unsupported version: PRODUCE has the versions",
+    ),
+    "no such broker": (
+        'f"r{state}")',
+        '"r", broker=2)',
+        "Writer.sends names broker 2; the cluster has the brokers 1.",
+    ),
+    "a state that changes": (
+        "start = 0",
+        "start = [0]",
+        "a state of writer is not constant: unhashable type: 'list'.",
+    ),
+    "a ghost that changes": (
+        "class WrittenOnce(Invariant):",
+        "class WrittenOnce(Invariant):\n    start = []",
+        "a ghost of WrittenOnce is not constant: unhashable type: 'list'.",
+    ),
+    "a state that cannot be encoded": (
+        "start = 0",
+        "start = object()",
+        "a state or a ghost is not constant: Encoding objects of type object is unsupported.",
+    ),
+    "no such field of a response": (
+        "response.responses",
+        "response.topics",
+        "counter.py:17: AttributeError: 'ProduceResponse' object has no attribute 'topics'.",
+    ),
+    "no such fault": (
+        "lost=1",
+        "losses=1",
+        "counter.py:33: TypeError: Unexpected keyword argument 'losses'.",
+    ),
+    "not Python": ("if state == 2", "if state = 2", "counter.py:10: SyntaxError: invalid syntax."),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_model_is_one_line(mistake: str, tmp_path: Path) -> None:
+    right, wrong, message = MISTAKES[mistake]
+    file = tmp_path / "counter.py"
+    text = COUNTER.replace("import requests", "import api, requests")
+    assert right in text
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+
+    done = CliRunner().invoke(app, ["explore", str(file)])
+
+    assert isinstance(done.exception, UserError), done.output
+    assert message in done.exception.message
+
+
+WITHOUT_COORDINATOR = """
+from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore.api import Client, Cluster, Model
+from brokertwin.simulation.explore.machine import response_code
+
+class One(Client):
+    name, start = "one", 0
+    def sends(self, state):
+        return [] if state else [REQUEST]
+    def receives(self, state, send, response):
+        return int(response_code(response) == 0)
+
+MODEL = Model(name="own", about="", clients=(One(),), cluster=Cluster(topics={"orders": 1}, LISTED))
+"""
+
+
+@pytest.mark.parametrize(
+    ("request_text", "part", "listed"),
+    [
+        ('requests.init_producer_id("billing")', "transactional_ids", "billing"),
+        ('requests.offset_commit("work", "orders", 0, 1)', "groups", "work"),
+    ],
+)
+def test_a_search_without_coordinator_ends_and_names_what_is_not_listed(
+    request_text: str, part: str, listed: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.py"
+    text = WITHOUT_COORDINATOR.replace("REQUEST", request_text)
+    file.write_text(text.replace("LISTED", ""), encoding="utf-8")
+    without = run(str(file), "--states", "10")
+    file.write_text(text.replace("LISTED", f"{part}=('{listed}',)"), encoding="utf-8")
+
+    assert "in no order do all clients do what they wanted" in without
+    assert f"because Cluster({part}=…) is empty" in without
+    assert "no violation in any order" in (output := run(str(file)))
+    assert "NOT_COORDINATOR" not in output
+
+
+def test_another_broker_that_is_no_coordinator_blames_no_list(tmp_path: Path) -> None:
+    sends = ", ".join(f'requests.init_producer_id("billing", broker={each})' for each in (1, 2))
+    text = WITHOUT_COORDINATOR.replace("REQUEST", sends)
+    file = tmp_path / "own.py"
+    listed = "transactional_ids=('billing',), brokers=2"
+    file.write_text(text.replace("LISTED", listed), encoding="utf-8")
+
+    output = run(str(file))
+
+    assert "16 NOT_COORDINATOR" in output
+    assert "is empty" not in output
+
+
+def test_a_mistake_in_a_worker_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "counter.py"
+    file.write_text(COUNTER.replace("response.responses", "response.topics"), encoding="utf-8")
+
+    done = CliRunner().invoke(app, ["explore", str(file), "--workers", "2"])
+
+    assert isinstance(done.exception, UserError)
+    assert "counter.py:17: AttributeError" in done.exception.message
+
+
+def test_the_parts_of_a_model_have_documentation() -> None:
+    assert "class Invariant" in pydoc.plain(pydoc.render_doc(api))
+
+
 BLOCKS = re.findall(
     r"```console\n\$ brokertwin explore (.*?)```", PAGE_OF_OUTPUTS.read_text("utf-8"), re.DOTALL
 )
@@ -213,6 +390,31 @@ def test_the_names_of_the_page_for_authors_exist() -> None:
     assert {re.split(r"[(=]", span)[0] for span in spans} - known == set()
 
 
+def test_the_page_for_authors_has_the_signatures_of_requests_and_clients() -> None:
+    text = PAGE_FOR_AUTHORS.read_text(encoding="utf-8")
+    functions = [
+        each
+        for module in (requests, clients)
+        for each in vars(module).values()
+        if callable(each)
+        and getattr(each, "__module__", "") == module.__name__
+        and each.__name__[0] != "_"
+        and (inspect.isfunction(each) or issubclass(each, api.Client))
+    ]
+    bare = {each.__name__: str(_without_types(inspect.signature(each))) for each in functions}
+
+    assert len(bare) > 10
+    assert [
+        name for name, arguments in bare.items() if f"| `{name}{arguments}` |" not in text
+    ] == []
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    empty = inspect.Signature.empty
+    parameters = [each.replace(annotation=empty) for each in signature.parameters.values()]
+    return inspect.Signature(parameters)
+
+
 def test_explain_reads_the_recording(tmp_path: Path) -> None:
     file = tmp_path / "torn.jsonl"
     run(TORN, "--recording", str(file), code=1)
@@ -230,7 +432,7 @@ def test_a_counterexample_with_several_brokers_is_not_played() -> None:
     assert "cannot be played by clients" in output
 
 
-@pytest.mark.parametrize("name", [TORN, "late-join", "static-owners"])
+@pytest.mark.parametrize("name", [TORN, "late-produce-v1", "late-join", "static-owners"])
 def test_the_fixture_does_what_the_model_does(name: str, kafka_broker: KafkaBroker) -> None:
     host, _, port = kafka_broker.bootstrap.rpartition(":")
 

@@ -188,6 +188,15 @@ def test_a_topic_that_was_deleted_is_why_it_is_unknown(tmp_path: Path, error: in
     ]
 
 
+@pytest.mark.parametrize("shown", [metadata(1, 0), produce(5, 3), fetch(0, 9)])
+def test_a_topic_that_is_there_again_is_not_unknown_because_it_was_deleted(
+    tmp_path: Path, shown: tuple[str, dict[str, Any], dict[str, Any]]
+) -> None:
+    unknown = fetch(0, -1, error=3)
+    found = lines(tmp_path, metadata(1, 0), topics("DELETE_TOPICS"), shown, unknown)
+    assert reasons(found.story(), Error.UNKNOWN_TOPIC_OR_PARTITION) == [""]
+
+
 def deleted(start: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
     part = {"partitionIndex": 0, "lowWatermark": start, "errorCode": 0}
     return "DELETE_RECORDS", {}, {"topics": [{"name": "orders", "partitions": [part]}]}
@@ -207,6 +216,19 @@ def test_offsets_out_of_range_have_the_start_or_the_end_of_the_log(tmp_path: Pat
     assert reasons(found.story(), code) == [
         "Offset 2 was requested; the log begins at 6, as told.jsonl:3 shows (12:00:02.000)."
     ]
+
+
+def test_a_later_start_of_the_log_is_no_reason_if_it_may_be_newer(tmp_path: Path) -> None:
+    code = Error.OFFSET_OUT_OF_RANGE
+    refused, grown = fetch(0, -1, error=code, offset=150), fetch(0, 500, offset=300, start=200)
+    known, remade = fetch(0, 100, offset=90), (topics("DELETE_TOPICS"), topics("CREATE_TOPICS"))
+    for told in (
+        (known, refused, grown),
+        (refused, fetch(0, 9, start=0), grown),
+        (grown, *remade, refused),
+    ):
+        found = lines(tmp_path, metadata(1, 0), *told)
+        assert reasons(found.story(), code) == [""]
 
 
 def test_log_without_batch_headers_ends_at_the_high_watermark_or_later(tmp_path: Path) -> None:

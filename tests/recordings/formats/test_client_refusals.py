@@ -1,11 +1,13 @@
 """Refusals in words, as Java clients at INFO, Python clients and kafka-go log them."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from brokertwin.cli.recordings.explain import Where, _clients, _groups
 from brokertwin.errors import UserError
+from brokertwin.recordings.formats import client_logs, client_refusals
 
 G = "Generation{generationId=13, memberId='m-1', protocol='range'}"
 C = "[Consumer clientId=reader-a, groupId=parcels]"
@@ -139,3 +141,12 @@ def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         _groups(Where(files=[file]), "parcels")
     assert raised.value.hint == "It has no group."
+
+
+@pytest.mark.parametrize("repeated", ["clientId=", "D", "x#"])
+def test_lines_of_any_content_are_searched_in_a_short_time(repeated: str) -> None:
+    line = repeated * (18_000 // len(repeated))
+    begun = time.process_time()
+    client_refusals.refusal_in(f"{line}]: Heartbeat: local member_id")
+    client_logs._read(f"#consumer-1| {line} with correlation id 1", b"")
+    assert time.process_time() - begun < 1

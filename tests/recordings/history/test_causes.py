@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from brokertwin.protocol.errors import Error
+from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.entity import EntityKey
@@ -138,8 +139,9 @@ def test_a_late_departure_of_a_member_off_the_list_began_no_later_generation() -
     assert [e for e in causes(recording)[4] if isinstance(e, MemberLeft)] == []
 
 
-@pytest.mark.parametrize("is_precise", [True, False])
-def test_whole_seconds_do_not_show_that_a_join_waited(is_precise: bool) -> None:
+@pytest.mark.parametrize("whole_seconds_in", ["", "each log", "one of two logs"])
+def test_whole_seconds_do_not_show_that_a_join_waited(whole_seconds_in: str) -> None:
+    is_precise = not whole_seconds_in
     recording = SyntheticRecording()
     recording.join("a", 1, ["a"], is_new=True)
     heartbeat(recording, "a", 1, Error.REBALANCE_IN_PROGRESS, member="a")
@@ -149,6 +151,9 @@ def test_whole_seconds_do_not_show_that_a_join_waited(is_precise: bool) -> None:
             msgspec.structs.replace(e, time=e.time // 1000 * 1000, end=e.end // 1000 * 1000)
             for e in recording.exchanges
         ]
+    if whole_seconds_in == "one of two logs":
+        recording.add("x", "METADATA", {}, {"brokers": [], "topics": []}, at=700)
+        recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], broker=2)
     found = History(recording.exchanges).found(GROUPS, GroupRefused)
     by = [e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)]
     assert by == ["b"] * is_precise
@@ -192,10 +197,13 @@ def test_a_group_whose_members_are_not_all_recorded_is_not_called_empty() -> Non
     assert line == f"group {GROUP} was in generation 3; whether it has members is not recorded"
 
 
-@pytest.mark.parametrize("has_all_logs", [True, False])
+@pytest.mark.parametrize(
+    "log", ["of each broker", "that ends early", "of one broker", "of a broker that is restarted"]
+)
 def test_a_member_whose_session_ended_is_not_in_the_group_if_no_broker_may_have_it(
-    has_all_logs: bool,
+    log: str,
 ) -> None:
+    has_all_logs = log in ("of each broker", "of a broker that is restarted")
     recording = SyntheticRecording()
     recording.join("a", 3, ["a"])
     made = recording.exchanges[-1]
@@ -204,9 +212,15 @@ def test_a_member_whose_session_ended_is_not_in_the_group_if_no_broker_may_have_
     recording.exchanges[-1] = msgspec.structs.replace(made, request=raw)
     heartbeat(recording, "a", 3, member="a")
     brokers = [{"nodeId": 1}] if has_all_logs else [{"nodeId": 1}, {"nodeId": 2}]
-    recording.add("x", "METADATA", {"topics": []}, {"brokers": brokers, "topics": []}, at=60_000)
+    shown = {"brokers": brokers, "topics": []}
+    if log == "that ends early":
+        recording.add("x", "METADATA", {"topics": []}, shown)
+        recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], broker=2)
+    recording.add("x", "METADATA", {"topics": []}, shown, at=60_000)
+    if log == "of a broker that is restarted":
+        recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], connection="d")
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
-    assert ("is empty, in generation 4" in line) == has_all_logs
+    assert ("is empty, in generation 4" in line) == (log == "of each broker")
     assert machine(recording).membership.alive == int(not has_all_logs)
 
 
@@ -291,6 +305,14 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     recording.add("a", "JOIN_GROUP", request, response)
     heartbeat(recording, "a", 1, Error.UNKNOWN_MEMBER_ID, member="a")
     assert refusal(recording) == ()
+
+
+def test_the_session_timeout_of_a_consumer_group_is_the_brokers() -> None:
+    recording = SyntheticRecording()
+    beat(recording, "m", 3, 3)
+    beat(recording, "m", 3, 0, Error.UNKNOWN_MEMBER_ID)
+    (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
+    assert "session timeout of the broker" in sentences.cause(found)
 
 
 @pytest.mark.parametrize("connection", ["c", "d"])

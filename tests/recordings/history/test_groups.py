@@ -22,8 +22,8 @@ from tests.support.synthetic_recording import GROUP, PRODUCER, SyntheticRecordin
 def emitted(exchanges: Sequence[Exchange]) -> list[Finding]:
     group, found = group_of(GROUP), []
     for each in exchanges:
-        found += group.step(exchange_of(each), KnownFacts(is_precise=True))
-    return found + group.expire(float("inf"), KnownFacts(is_precise=True))
+        found += group.step(exchange_of(each), KnownFacts())
+    return found + group.expire(float("inf"), KnownFacts())
 
 
 def test_later_join_completes_the_cause_of_a_refusal() -> None:

@@ -10,7 +10,7 @@ from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell import check
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.groups import consumer_group_records as rows
-from brokertwin.state.groups import groups
+from brokertwin.state.groups import groups, target_assignment
 from brokertwin.state.groups.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
@@ -564,3 +564,17 @@ def test_check_finds_violations() -> None:
         "needs",
     ]
     assert [words in text for words, text in zip(wanted, found, strict=True)] == [True] * 5, found
+
+
+@pytest.mark.parametrize(("hashes", "names"), [(3, 100), (100, 30)])
+def test_cached_hashes_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, hashes: int, names: int
+) -> None:
+    monkeypatch.setattr(target_assignment, "HASHES_MAX", hashes)
+    monkeypatch.setattr(target_assignment, "HASHED_NAMES_MAX", names)
+    broker = ConsumerBench().cell.broker(1)
+    for number in range(20):
+        target_assignment.metadata_hash(broker, [f"topic-{number + n}" for n in range(10)])
+        assert len(broker.hashes) <= 3
+    target_assignment.metadata_hash(broker, map(str, range(1_000)))
+    assert len(broker.hashes) == 1

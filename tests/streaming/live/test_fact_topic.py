@@ -1,5 +1,8 @@
-"""The topic of facts at a broker with ACLs."""
+"""The topic of facts: at a broker with ACLs, and after a failed read."""
 
+from typing import Any
+
+import pytest
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -9,7 +12,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.streaming.live import fact_topic
 from brokertwin.streaming.live.fact_topic import FactTopic
 from brokertwin.streaming.live.facts import FactRow
 from brokertwin.testing import KafkaBroker
@@ -58,3 +63,19 @@ def test_no_right_on_a_group_is_needed() -> None:
         broker.requests("FIND_COORDINATOR", at_least=1)
         topic.write([FactRow("shop", "topic", "id", "orders")])
         assert topic.read().keys() == {"shop"}
+
+
+def test_facts_are_read_again_in_a_micro_batch_whose_first_read_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any) -> None:
+        raise UserError("The broker is gone.")
+
+    with KafkaBroker(topics=["facts"]) as broker:
+        topic = FactTopic(ClientProperties({"bootstrap.servers": broker.bootstrap}), "facts")
+        topic.write([FactRow("shop", "topic", "id", "orders")])
+        with monkeypatch.context() as patch:
+            patch.setattr(fact_topic, "polled", fails)
+            with pytest.raises(UserError):
+                topic.read(now=1)
+        assert topic.read(now=1).keys() == {"shop"}

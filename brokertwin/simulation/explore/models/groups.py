@@ -7,12 +7,11 @@ import msgspec
 
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore import requests
-from brokertwin.simulation.explore.api import Client, Cluster, Faults, Model, Send
+from brokertwin.simulation.explore.api import Client, Cluster, Faults, Invariant, Model, Send
 from brokertwin.simulation.explore.clients import GroupWorker
 from brokertwin.simulation.explore.invariants import (
     CellHolds,
     FencedWritesNothing,
-    Invariant,
     OffsetsGoForward,
     OneOwner,
     OneOwnerAtATime,

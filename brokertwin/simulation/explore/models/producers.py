@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from brokertwin.simulation.explore.api import Client, Cluster, Faults, Model, Send
+from brokertwin.simulation.explore.api import Client, Cluster, Faults, Invariant, Model, Send
 from brokertwin.simulation.explore.clients import IdempotentProducer
 from brokertwin.simulation.explore.invariants import (
     AcknowledgedRecordsStay,
     CellHolds,
     FencedWritesNothing,
-    Invariant,
     NothingTwice,
 )
 

@@ -13,6 +13,7 @@ from brokertwin.simulation.explore.api import (
     Client,
     Cluster,
     Faults,
+    Invariant,
     Model,
     Send,
 )
@@ -21,7 +22,6 @@ from brokertwin.simulation.explore.invariants import (
     AcknowledgedRecordsStay,
     CellHolds,
     HighWatermarkStays,
-    Invariant,
     LogsAgree,
     NothingTwice,
     ReadersSeeOneLog,

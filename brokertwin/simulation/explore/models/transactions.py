@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from brokertwin.simulation.explore import requests
-from brokertwin.simulation.explore.api import Cluster, Faults, Model
+from brokertwin.simulation.explore.api import Cluster, Faults, Invariant, Model
 from brokertwin.simulation.explore.clients import (
     BEFORE_KIP_890,
     KIP_890,
@@ -14,7 +14,6 @@ from brokertwin.simulation.explore.invariants import (
     CellHolds,
     ExactlyOnce,
     FencedWritesNothing,
-    Invariant,
     NoHangingTransaction,
     NothingTwice,
     TransactionsAsSaid,
