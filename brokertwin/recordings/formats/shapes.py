@@ -44,6 +44,7 @@ REQUIRED_IN_LISTS = REQUIRED | frozenset(
         "groupId",
         "highWatermark",
         "index",
+        "isr",
         "lastOffset",
         "lastOffsetDelta",
         "leaderEpoch",
