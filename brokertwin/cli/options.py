@@ -117,8 +117,8 @@ HttpListen = Annotated[
         "--http-listen",
         metavar="[HOST:]PORT",
         help="Serve a status page, /status.json, /metrics for Prometheus, /healthz and /readyz."
-        " 9404 means 127.0.0.1:9404; 0.0.0.0:9404 is every address of this machine. There is no"
-        " authentication. Port 0: any free port.",
+        " 9404 means 127.0.0.1:9404; 0.0.0.0:9404 is every address of this machine. Without"
+        " --http-access there is no authentication. Port 0: any free port.",
     ),
 ]
 HttpAccessFile = Annotated[

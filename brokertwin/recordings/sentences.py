@@ -185,6 +185,12 @@ def _expired(why: f.MemberExpired) -> str:
             f"{who}, {why.silent_ms / 1000:.1f} s before; session.timeout.ms is"
             f" {why.session_timeout_ms}."
         )
+    if why.last.api.endswith("_GROUP_HEARTBEAT"):
+        return (
+            f"The coordinator removed member {why.member}: its last request is {why.last.words}."
+            " It was silent for the session timeout of the broker, or did not revoke partitions"
+            " within its rebalance timeout."
+        )
     return (
         f"{who}. The broker heard nothing of it for session.timeout.ms, or it did not join again"
         " within max.poll.interval.ms."

@@ -20,8 +20,13 @@ from brokertwin.simulation.explore.api import (
     Send,
     varied,
 )
-from brokertwin.simulation.explore.clients import IdempotentProducer
-from brokertwin.simulation.explore.invariants import CellHolds, NothingTwice
+from brokertwin.simulation.explore.clients import IdempotentProducer, TransactionalProducer
+from brokertwin.simulation.explore.invariants import (
+    CellHolds,
+    NoHangingTransaction,
+    NothingTwice,
+    TransactionsAsSaid,
+)
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
 from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.simulation.explore.models import built_in, replication, transactions
@@ -182,6 +187,13 @@ def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert second.states == search(model).states
 
 
+def test_a_search_in_which_time_has_passed_continues(tmp_path: Any) -> None:
+    model, file = built_in()["share-group"], str(tmp_path / "search")
+
+    assert search(model, states=300, checkpoint=file).taken["wait"]
+    assert search(model, checkpoint=file).states == 749
+
+
 def test_a_new_member_that_gives_up_joins_with_another_id() -> None:
     model = varied(built_in()["eager-rebalance"], "late", "1")
 
@@ -297,6 +309,21 @@ def test_a_model_of_ones_own() -> None:
 
     assert result.violation == "NoDuplicate: a record is there twice"
     assert result.path == [("call", 0, 0), ("call", 0, 0)]
+
+
+def test_a_transactional_id_that_is_not_listed_hangs_no_transaction() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(TransactionalProducer("p", "billing", ["commit"], version=2),),
+        cluster=Cluster(topics={"orders": 1}, transactional_ids=("other",)),
+        invariants=(NoHangingTransaction(), TransactionsAsSaid()),
+    )
+
+    result = search(model)
+
+    assert result.violation == ""
+    assert result.done == 1
 
 
 def test_symmetric_names_that_occur_elsewhere_are_refused() -> None:

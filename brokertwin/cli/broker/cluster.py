@@ -56,7 +56,11 @@ Principal = Annotated[
 ]
 Watch = Annotated[
     float | None,
-    typer.Option(min=0.2, metavar="SECONDS", help="Show it again after each change, until Ctrl-C."),
+    typer.Option(
+        min=0.2,
+        metavar="SECONDS",
+        help="Look every SECONDS, and show it again if it has changed, until Ctrl-C.",
+    ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Also show Kafka's internal topics.")]
 

@@ -46,7 +46,7 @@ Version = Annotated[
 Baseline = Annotated[
     Path | None,
     typer.Option(
-        "--baseline", metavar="FILE", help="Earlier --json report; only new deviations fail."
+        "--baseline", metavar="FILE", help="Report of an earlier --out; only new deviations fail."
     ),
 ]
 Json = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a JSON report.")]

@@ -5,11 +5,11 @@
 
 entity           base of all machines: order, lookahead, `observe` over a whole recording
 exchange         an exchange as machines take it, and the facts that belong to no entity
-finding          a report of a machine about one exchange
+findings         a report of a machine about one exchange
 producers        transactional id, or producer id: epochs, refusals, time-outs, transactions
 producer_epochs, markers, transactions   parts of its state
 batches          producer in a partition: sequences; partition: acknowledged offsets, refused writes
-groups           group: members and generations (memberships, group_rules), offsets (group_offsets)
+groups           group: members and generations (memberships), offsets (group_offsets)
 lag              partition: high watermarks, and the lag of the groups that commit in it
 shares           share group: deliveries, acknowledgements, share sessions
 sessions         fetch session cache of a broker, a row for each session

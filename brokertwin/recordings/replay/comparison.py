@@ -209,7 +209,7 @@ def _verdict_of(used: AbstractSet[Freedom]) -> CompareVerdict:
 
 
 def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
-    """Exchanges after which a request on their connection was answered."""
+    """Exchanges after which a request on their connection had its response."""
     open_after: set[str] = set()
     found = set()
     for exchange in reversed(list(exchanges)):

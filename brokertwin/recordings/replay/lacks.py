@@ -71,22 +71,22 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
     ]
     if old:
         yield (
-            f"The recording does not have its beginning: {', '.join(old)} began before. Answers"
-            " that depend on them differ. Compare a log from the start of its cluster, or continue"
-            " a kept state with --from."
+            f"The recording does not have its beginning: {', '.join(old)} began before."
+            " Responses that depend on them differ. Compare a log from the start of its cluster, or"
+            " continue a kept state with --from."
         )
     if not all(produces):
         yield (
             f"{produces.count(False)} of {counted(len(produces), 'Produce request')} have no batch"
-            " headers, which request logs lack. Answers that depend on records differ. Pass the"
+            " headers, which request logs lack. Responses that depend on records differ. Pass the"
             " headers with --batches, or add them with `brokertwin ingest --batches-from`."
         )
     if len(brokers) > 1 and not is_placed:
         yield (
             f"A comparison of {counted(len(brokers), 'broker')} is not supported, because the"
-            " recording does not show where Kafka placed the replicas of new topics. Answers that"
-            " depend on leaders differ. Compare the log of one broker, or create the topics with"
-            " assigned replicas."
+            " recording does not show where Kafka placed the replicas of new topics. Responses"
+            " that depend on leaders differ. Compare the log of one broker, or create the topics"
+            " with assigned replicas."
         )
 
 

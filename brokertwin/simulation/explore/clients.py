@@ -183,7 +183,7 @@ class IdempotentProducer(Client):
         records: how many it writes.
         resets: after 59 UNKNOWN_PRODUCER_ID, it continues with sequence 0 and the same epoch, like
             clients before KIP-360.
-        follows: the brokers that it tries in turn after an error or without a response.
+        brokers: the brokers that it may send each request to.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class WorkerState(NamedTuple):
         at: the next request: init, join, sync, read, write, offsets, end, commit.
         owned: its partitions of the input.
         offset: position in the input.
-        left: members of the group, at the leader between JoinGroup and SyncGroup.
+        members: of the group, at the leader between JoinGroup and SyncGroup.
         joined: how often it has joined as a new member.
     """
 

@@ -11,7 +11,7 @@ NoHangingTransaction        read_committed readers do not stop for ever
 FencedWritesNothing         no request of a fenced client is acknowledged, or writes
 OneOwner                    a partition has one owner in an epoch of a group
 OffsetsGoForward            committed offsets do not go back
-ExactlyOnce                 a transaction's offsets and its records agree
+ExactlyOnce                 an input record has at most one committed output
 LogsAgree                   replicas agree below their high watermarks
 HighWatermarkStays          no leader forgets what readers have seen
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
@@ -52,7 +52,6 @@ Place = tuple[str, int]
 class View:
     def __init__(self, machine: ForkableCell, model: Model) -> None:
         self._machine = machine
-        self._model = model
         self._places = tuple(
             (topic, number)
             for topic, count in model.cluster.topics.items()
@@ -174,14 +173,13 @@ class View:
         ]
 
     def transactions(self) -> dict[int, TransactionMetadata]:
-        found = {}
-        for transactional_id in self._model.cluster.transactional_ids:
-            for broker in self.brokers:
-                known = transactional_ids.metadata(self._tables.of(broker), transactional_id)
-                leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
-                if known is not None and leader in (broker, -1):
-                    found[known.producer_id] = known
-        return found
+        leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
+        return {
+            known.producer_id: known
+            for broker in self.brokers
+            if leader in (broker, -1)
+            for _, known in transactional_ids.all_ids(self._tables.of(broker))
+        }
 
     def committed_offset(self, group: str, topic: str, partition: int) -> int:
         """A group's committed offset at its coordinator, -1 if there is none."""

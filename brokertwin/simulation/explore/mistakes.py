@@ -7,8 +7,11 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.simulation.explore.api import Client, Invariant, Model, Send
+from brokertwin.state.apis.registry import BUILT
 
 
 class ModelError(Exception):
@@ -42,8 +45,13 @@ def checked_sends(owner: str, sends: Any, brokers: Collection[int]) -> tuple[Sen
     if found is None or not all(isinstance(each, Send) for each in found):
         raise ModelError(f"{owner} returns {sends!r}, which is no list of Send")
     for send in found:
-        if send.api not in API_KEYS:
-            raise ModelError(f"{owner} names the API {send.api!r}, which does not exist")
+        api = BUILT.get(API_KEYS.get(send.api, -1))
+        if api is None:
+            raise ModelError(f"{owner} names the API {send.api!r}, which brokertwin does not have")
+        try:
+            msgspec.convert(send.body, api.request_type)
+        except msgspec.ValidationError as error:
+            raise ModelError(f"{owner} returns {send.api} with a wrong body: {error}") from None
         if send.broker not in brokers:
             raise ModelError(
                 f"{owner} names broker {send.broker}; the cluster has the brokers"

@@ -158,7 +158,7 @@ class Expander:
         explorer, world = self.explorer, node.world
         self._world = world
         steps = explorer.steps(world)
-        self._done += explorer.is_done(world)
+        self._done += node.only is None and explorer.is_done(world)
         tried: list[Step] = []
         for step in steps:
             if step in node.asleep or (node.only is not None and step not in node.only):
@@ -498,9 +498,9 @@ class Search:
         first = explorer.first()
         self._expander.counts()
         options = self._options
-        number, cluster = explorer.fingerprint(first), self._model.cluster
-        rules = cluster.era, *sorted(cluster.settings.items())
-        return self._model.name, number, rules, options.is_split, options.has_sleep
+        model, number = self._model, explorer.fingerprint(first)
+        rules = model.faults, model.cluster.era, *sorted(model.cluster.settings.items())
+        return model.name, number, rules, options.is_split, options.has_sleep
 
 
 def walk(model: Model, seed: int, steps: int) -> Result:

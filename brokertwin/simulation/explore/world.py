@@ -233,6 +233,7 @@ class Explorer:
             ModelError: the cluster cannot be set up.
         """
         model, machine = self.model, self.machine
+        self._now = T0
         state = machine.begin()
         machine.load(state)
         topics = model.cluster.topics

@@ -1,5 +1,6 @@
 """`brokertwin explore`: the built-in models, files of one's own, exports, a real broker."""
 
+import inspect
 import json
 import pydoc
 import re
@@ -213,7 +214,17 @@ MISTAKES = {
     "no such API": (
         '[requests.produce("orders", 0, f"r{state}")]',
         '[api.Send(api="PRODUCES", version=9, body={})]',
-        "Writer.sends names the API 'PRODUCES', which does not exist.",
+        "Writer.sends names the API 'PRODUCES', which brokertwin does not have.",
+    ),
+    "a field in snake_case": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[api.Send(api="PRODUCE", version=9, body={"topic_data": []})]',
+        "returns PRODUCE with a wrong body: Object contains unknown field `topic_data`.",
+    ),
+    "a field of another type": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '[requests.produce("orders", "0", "r")]',
+        "with a wrong body: Expected `int`, got `str` - at `$.topicData[",
     ),
     "no such version": (
         '[requests.produce("orders", 0, f"r{state}")]',
@@ -306,6 +317,19 @@ def test_a_search_without_coordinator_ends_and_names_what_is_not_listed(
     assert "NOT_COORDINATOR" not in output
 
 
+def test_another_broker_that_is_no_coordinator_blames_no_list(tmp_path: Path) -> None:
+    sends = ", ".join(f'requests.init_producer_id("billing", broker={each})' for each in (1, 2))
+    text = WITHOUT_COORDINATOR.replace("REQUEST", sends)
+    file = tmp_path / "own.py"
+    listed = "transactional_ids=('billing',), brokers=2"
+    file.write_text(text.replace("LISTED", listed), encoding="utf-8")
+
+    output = run(str(file))
+
+    assert "16 NOT_COORDINATOR" in output
+    assert "is empty" not in output
+
+
 def test_a_mistake_in_a_worker_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "counter.py"
     file.write_text(COUNTER.replace("response.responses", "response.topics"), encoding="utf-8")
@@ -364,6 +388,31 @@ def test_the_names_of_the_page_for_authors_exist() -> None:
 
     assert len(spans) > 50
     assert {re.split(r"[(=]", span)[0] for span in spans} - known == set()
+
+
+def test_the_page_for_authors_has_the_signatures_of_requests_and_clients() -> None:
+    text = PAGE_FOR_AUTHORS.read_text(encoding="utf-8")
+    functions = [
+        each
+        for module in (requests, clients)
+        for each in vars(module).values()
+        if callable(each)
+        and getattr(each, "__module__", "") == module.__name__
+        and each.__name__[0] != "_"
+        and (inspect.isfunction(each) or issubclass(each, api.Client))
+    ]
+    bare = {each.__name__: str(_without_types(inspect.signature(each))) for each in functions}
+
+    assert len(bare) > 10
+    assert [
+        name for name, arguments in bare.items() if f"| `{name}{arguments}` |" not in text
+    ] == []
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    empty = inspect.Signature.empty
+    parameters = [each.replace(annotation=empty) for each in signature.parameters.values()]
+    return inspect.Signature(parameters)
 
 
 def test_explain_reads_the_recording(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from brokertwin.protocol.errors import Error
+from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.entity import EntityKey
@@ -304,6 +305,14 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     recording.add("a", "JOIN_GROUP", request, response)
     heartbeat(recording, "a", 1, Error.UNKNOWN_MEMBER_ID, member="a")
     assert refusal(recording) == ()
+
+
+def test_the_session_timeout_of_a_consumer_group_is_the_brokers() -> None:
+    recording = SyntheticRecording()
+    beat(recording, "m", 3, 3)
+    beat(recording, "m", 3, 0, Error.UNKNOWN_MEMBER_ID)
+    (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
+    assert "session timeout of the broker" in sentences.cause(found)
 
 
 @pytest.mark.parametrize("connection", ["c", "d"])
