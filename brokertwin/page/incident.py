@@ -91,6 +91,7 @@ def document(
     """The content of the page of a recording and its findings."""
     exchanges = _exchanges(history, findings)
     begin, end = history.span
+    span = max(1, round(end - begin))
     walk = _Walk(history, round(begin))
     for index, exchange in enumerate(exchanges):
         walk.take(index, exchange)
@@ -98,14 +99,14 @@ def document(
     walk.replicas(history)
     walk.brokers(history)
     found = [walk.finding(number, each) for number, each in enumerate(findings)]
-    lanes, lanes_left = walk.shown_lanes(round(end - begin))
+    lanes, lanes_left = walk.shown_lanes(span)
     wanted = walk.wanted(found, lanes)
     kept = _bodies(exchanges, wanted)
     return {
         "title": _title(findings),
         "files": list(files),
         "t0": round(begin),
-        "span": max(1, round(end - begin)),
+        "span": span,
         "names": {
             "clients": list(walk.clients),
             "apis": list(walk.apis),

@@ -145,6 +145,12 @@ MODELLED_NAMES: dict[int, str] = API_NAMES | {
 
 
 @cache
+def message(name: str) -> MessageSchema:
+    """Return the schema of a request or response, also of those among brokers. Raises KeyError."""
+    return MESSAGES.get(name) or message_of(name, _SCHEMAS["controller"][name])
+
+
+@cache
 def _row_schemas() -> dict[str, dict[str, Any]]:
     """Rows of coordinators, and the data that clients put into groups."""
     return {**_SCHEMAS["records"], **_document("other_schemas.json")["records"]}

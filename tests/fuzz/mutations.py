@@ -87,6 +87,26 @@ def changed_document(data: bytes, other: bytes, draw: random.Random) -> bytes:
     return json.dumps(document, ensure_ascii=draw.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
+def changed_shape(line: bytes, draw: random.Random) -> bytes:
+    """A line of a request log in which a field of a body is missing or has another value."""
+    begin, end = line.find(b"{"), line.rfind(b"}") + 1
+    document = json.loads(line[begin:end])
+    places = [
+        place
+        for body in ("request", "response")
+        if isinstance(document[body], dict)
+        for place in _places(document[body])
+    ]
+    if places:
+        holder, key = draw.choice(places)
+        if draw.random() < 0.5:
+            del holder[key]
+        else:
+            holder[key] = deepcopy(draw.choice(VALUES))
+    shown = json.dumps(document, separators=(",", ":"))
+    return line[:begin] + shown.encode() + line[end:]
+
+
 def _places(value: Any) -> Any:
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):

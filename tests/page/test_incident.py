@@ -9,9 +9,13 @@ import pytest
 
 from brokertwin.page import incident
 from brokertwin.page.assembly import MODULES, asset, incident_page
+from brokertwin.recordings.audit.finders import findings
+from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history.memberships import Membership
 from brokertwin.recordings.history.sessions import CACHES
 from tests.support.audits import whole
+from tests.support.requestlogs import REQUEST_LOGS
 
 GROUP = "group_kp"
 
@@ -39,6 +43,12 @@ def test_each_exchange_has_a_value_in_each_column() -> None:
     page = document()
     columns = page["exchanges"].values()
     assert {len(column) for column in columns} == {len(whole(GROUP).history.recording.exchanges)}
+
+
+def test_a_log_without_clients_has_a_page() -> None:
+    log = REQUEST_LOGS / "leader_kill" / "controller-100.kafka-request.log.gz"
+    audited = read([log], FileReading())
+    assert incident.document(audited.history, findings(audited.history), [log.name])["span"] == 1
 
 
 def test_a_group_shows_its_generation_and_members_at_a_moment() -> None:

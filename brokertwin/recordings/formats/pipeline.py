@@ -12,6 +12,7 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.kafka_apis import FETCH, PRODUCE
+from brokertwin.recordings.formats import shapes
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.brokers import Brokers
 from brokertwin.recordings.formats.documents import (
@@ -197,8 +198,9 @@ def read_with(
                 summary.leave(UnpairedDocuments(_line_of(found), REPEATED, is_dead=False))
                 continue
             try:
+                shapes.check(found)
                 document = redacted(found)
-            except RecursionError as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 summary.leave(dead_letter(_line_of(found), error))
             else:
                 summary.made(document)

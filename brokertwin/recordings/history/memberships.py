@@ -367,7 +367,7 @@ class Membership(msgspec.Struct):
             self.new_ids.append(HandedOutId(member, line, kept_ms))
         if not response or exchange.code:
             return
-        number, instance = response["generationId"], body.get("groupInstanceId") or ""
+        number, instance = response.get("generationId", -1), body.get("groupInstanceId") or ""
         is_later = self.begun is not None and line.time > self.begun.end
         if number < self.number and is_later and not self.is_modern:
             self._begin_anew()
@@ -393,7 +393,10 @@ class Membership(msgspec.Struct):
         self._enter(member, ObservedMember(line, line, instance, timeout_ms, number, line))
         if response.get("leader") == member:
             self.leader = member
-            listed = {each["memberId"]: each.get("groupInstanceId") for each in response["members"]}
+            listed = {
+                each["memberId"]: each.get("groupInstanceId")
+                for each in response.get("members") or ()
+            }
             is_known = len(listed) <= MEMBERS_MAX
             self._generation(number, line).members = listed if is_known else None
             if number == self.number:

@@ -42,6 +42,7 @@ def read_lines(tmp_path: Path, *lines: str) -> tuple[list[Document], Summary]:
 
 NOW = "2026-11-21T12:00:00.000Z"
 LATER = "2026-11-21T12:00:00.250Z"
+TOPIC = {"errorCode": 0, "name": "orders", "partitions": []}
 
 
 @pytest.mark.parametrize("file", [TEXT, JSON])
@@ -105,13 +106,13 @@ def test_requests_are_paired_by_connection_and_correlation_id(tmp_path: Path) ->
         wrapped(NOW, entry("REQUEST"), "s1"),
         wrapped(NOW, entry("REQUEST", number=2), "s2"),
         wrapped(LATER, entry("RESPONSE", number=2, brokers=[]), "s2"),
-        wrapped(LATER, entry("RESPONSE", number=1, brokers=[1]), "s1"),
+        wrapped(LATER, entry("RESPONSE", number=1, brokers=[{"nodeId": 1}]), "s1"),
         wrapped(LATER, entry("RESPONSE", number=1), "s2"),
     )
     responses = {
         document.connection: msgspec.json.decode(document.response) for document in documents
     }
-    assert responses == {"s1": {"brokers": [1]}, "s2": {"brokers": []}}
+    assert responses == {"s1": {"brokers": [{"nodeId": 1}]}, "s2": {"brokers": []}}
     assert {msgspec.json.decode(document.rest["responseTime"]) for document in documents} == {250.0}
     reason = "a response whose request is not in the log"
     assert dict(summary.left) == {("METADATA", reason): 1}
@@ -191,11 +192,11 @@ def test_a_cut_entry_does_not_consume_the_next(tmp_path: Path) -> None:
 def test_an_exchange_that_two_filters_log_counts_once(tmp_path: Path, api: str) -> None:
     soon = "2026-11-21T12:00:00.003Z"
     requests = [wrapped(time, entry("REQUEST", api, acks=0, topics=[])) for time in (NOW, soon)]
-    responses = [wrapped(LATER, entry("RESPONSE", api, topics=[1]))] * 2
+    responses = [wrapped(LATER, entry("RESPONSE", api, topics=[TOPIC]))] * 2
     documents, summary = read_lines(tmp_path, *requests, *(responses if api == "METADATA" else []))
     assert len(documents) == 1
     assert documents[0].time == 1795262400000
-    response = {"topics": [1]} if api == "METADATA" else None
+    response = {"topics": [TOPIC]} if api == "METADATA" else None
     assert msgspec.json.decode(documents[0].response) == response
     assert not summary.dead
 

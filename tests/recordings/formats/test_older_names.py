@@ -90,7 +90,8 @@ def test_old_names_in_a_log_become_new_ones(tmp_path: Path) -> None:
 
 
 def test_fields_of_newer_requests_are_left_alone(tmp_path: Path) -> None:
-    body = {"transactions": [{"transactionalId": "t", "producerId": 7, "topics": []}]}
+    transaction = {"transactionalId": "t", "producerId": 7, "producerEpoch": 0, "topics": []}
+    body = {"transactions": [transaction]}
     assert bodies(tmp_path, line(24, 5, body, {})) == (body, {})
 
 

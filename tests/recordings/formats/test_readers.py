@@ -228,7 +228,11 @@ def request_log(api_key: int, api: str, request: Any, response: Any) -> str:
 
 IN_BASE64 = base64.b64encode(PASSWORD.encode()).decode()
 SECRETS = [
-    (51, "ALTER_USER_SCRAM_CREDENTIALS", {"upsertions": [{"saltedPassword": IN_BASE64}]}),
+    (
+        51,
+        "ALTER_USER_SCRAM_CREDENTIALS",
+        {"upsertions": [{"name": "u", "saltedPassword": IN_BASE64}]},
+    ),
     (36, "SASL_AUTHENTICATE", {"authBytes": IN_BASE64}),
     (39, "RENEW_DELEGATION_TOKEN", {"hmac": IN_BASE64}),
     (
@@ -252,7 +256,7 @@ def test_no_document_holds_a_credential(tmp_path: Path, key: int, api: str, body
 
 def test_a_rejection_hides_redacted_values(tmp_path: Path) -> None:
     file = tmp_path / "broker-1.log"
-    response = {"responses": [{"errorMessage": f"{PASSWORD} is no key"}]}
+    response = {"responses": [{"errorCode": 40, "errorMessage": f"{PASSWORD} is no key"}]}
     file.write_text(request_log(*SECRETS[3], response), encoding="utf-8")
     [document] = read(file)[0]
     assert PASSWORD.encode() not in document.encoded()

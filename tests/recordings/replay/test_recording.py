@@ -196,7 +196,7 @@ def test_a_capture_shows_no_stages(tmp_path: Path) -> None:
 
 def test_requests_at_the_controller_are_kept_apart(tmp_path: Path) -> None:
     header = {"requestApiKey": 63, "requestApiVersion": 1, "requestApiKeyName": "BROKER_HEARTBEAT"}
-    own = line(5, "x", requestHeader=header, listener="CONTROLLER")
+    own = line(5, "x", requestHeader=header, request={"brokerId": 1}, listener="CONTROLLER")
     found = read([write(tmp_path / "a.jsonl", [own, line(7)])])
     assert [each.id for each in found.exchanges] == ["a.jsonl:2"]
     assert [each.id for each in found.own] == ["a.jsonl:1"]
