@@ -235,7 +235,8 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
 
     def _count_classic(self, member: ConsumerMember, by: int) -> None:
         self.classic_members += by if member.uses_classic_protocol else 0
-        add_counts(self.supporters, {each.name for each in member.classic_protocols()}, by)
+        names = dict.fromkeys(each.name for each in member.classic_protocols())
+        add_counts(self.supporters, names, by)
 
     def _forget(self, member: ConsumerMember) -> None:
         """Undo the effects of a member on the counts."""

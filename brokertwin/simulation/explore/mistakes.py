@@ -41,10 +41,12 @@ def check_model(model: Model) -> None:
 
 def checked_sends(owner: str, sends: Any, brokers: Collection[int]) -> tuple[Send, ...]:
     """Return requests as a tuple. Raises ModelError if one cannot be sent."""
-    found = tuple(sends) if isinstance(sends, Iterable) else None
-    if found is None or not all(isinstance(each, Send) for each in found):
-        raise ModelError(f"{owner} returns {sends!r}, which is no list of Send")
+    if not isinstance(sends, Iterable):
+        raise ModelError(f"{owner} must return a list of Send, not {type(sends).__name__}")
+    found = tuple(sends)
     for send in found:
+        if not isinstance(send, Send):
+            raise ModelError(f"{owner} must return Sends, not {type(send).__name__}")
         api = BUILT.get(API_KEYS.get(send.api, -1))
         if api is None:
             raise ModelError(f"{owner} names the API {send.api!r}, which brokertwin does not have")

@@ -209,7 +209,12 @@ MISTAKES = {
     "sends returns a request": (
         '[requests.produce("orders", 0, f"r{state}")]',
         'requests.produce("orders", 0, "r")',
-        "which is no list of Send.",
+        "Cannot explore counter: Writer.sends must return a list of Send, not Send.",
+    ),
+    "sends returns texts": (
+        '[requests.produce("orders", 0, f"r{state}")]',
+        '["r"]',
+        "Cannot explore counter: Writer.sends must return Sends, not str.",
     ),
     "no such API": (
         '[requests.produce("orders", 0, f"r{state}")]',
