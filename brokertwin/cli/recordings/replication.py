@@ -10,7 +10,7 @@ from msgspec import structs
 
 from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.options import AsJson, BrokerConfig, Force
-from brokertwin.cli.output import progress_bars, say, show_json, show_table, warn
+from brokertwin.cli.output import err, progress_bars, say, show_json, show_table, warn
 from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.ingest import Broker, TimeZone
 from brokertwin.errors import UserError
@@ -223,6 +223,7 @@ class _Report:
         """Print the findings as tables."""
         from brokertwin.recordings import sentences
         from brokertwin.recordings.history.words import clock
+        from brokertwin.recordings.replay.report import show_broken
 
         show_table(
             ("partition", "leader", "leader epoch", "ISR", "LEO", "HW", "HW source"),
@@ -275,7 +276,7 @@ class _Report:
                 f"broker {each.broker} has {each.offset} for {each.topic}-{each.partition}:"
                 f" {each.why}"
             )
-
+        show_broken(err, self._broken)
         for api, count in self._replication.unread.items():
             messages = counted(count, f"{api} message")
             warn(f"skipped {messages}, whose fields are not those of Kafka 4.3")

@@ -252,7 +252,7 @@ def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:
     """Print the number of unreadable lines, and the first reasons."""
     if broken:
-        console.print(f"{len(broken)} lines could not be read:", highlight=False)
+        console.print(f"{wording.counted(len(broken), 'line')} could not be read:", highlight=False)
         for line in broken[:BROKEN_SHOWN]:
             console.print(f"  {escape(line.place)}: {escape(line.reason)}", highlight=False)
 

@@ -193,7 +193,7 @@ def test_unsupported_apis_count_as_compared(empty_directory: Path) -> None:
     done = replay("a.jsonl", "--compare", cwd=empty_directory)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "agree 0 of 1"
-    assert "1 lines could not be read:" in done.stderr
+    assert "1 line could not be read:" in done.stderr
     assert "a.jsonl:2" in done.stderr
 
 

@@ -41,16 +41,18 @@ def test_json_has_everything() -> None:
     assert {"time", "high_watermark", "why"} <= found["changes"][0].keys()
 
 
-def test_requests_with_unexpected_fields_are_reported(tmp_path: Path) -> None:
+def test_lines_with_fields_of_another_type_are_reported(tmp_path: Path) -> None:
     lines = gzip.decompress(Path(LOGS[0]).read_bytes()).decode().splitlines()
     place = next(i for i, line in enumerate(lines) if '"replicaState":' in line)
     lines[place] = re.sub(r'"maxWaitMs":\d+', '"maxWaitMs":"long"', lines[place])
     (tmp_path / "broker-1.log").write_text("\n".join(lines) + "\n")
     output = report(str(tmp_path / "broker-1.log"))
     assert output.exit_code == 1
-    assert "skipped 1 FETCH message, whose fields are not those" in output.output
+    reason = "Expected `int`, got `str` - at `$.request.maxWaitMs`"
+    assert "1 line could not be read:" in output.output
+    assert f"broker-1.log:{place + 1}: {reason}" in output.output
     found = json.loads(report(str(tmp_path / "broker-1.log"), "--json").stdout)
-    assert found["unread"] == {"FETCH": 1}
+    assert found["unreadable"] == {reason: 1}
 
 
 def test_a_partition_that_is_not_there() -> None:
