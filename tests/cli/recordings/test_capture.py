@@ -162,7 +162,7 @@ def test_full_disk_is_reported(policy: str, gateway: Running) -> None:
             if policy == "go-on":
                 assert client.produce("orders", batch(b"y"))["errorCode"] == 0
         code = running.wait() if policy == "stop" else running.end()
-    assert code == 1
+    assert code == 2
     assert "No space left on device" in running.errors
     assert "NOT RECORDED" in running.errors
 
