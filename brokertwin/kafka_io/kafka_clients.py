@@ -217,8 +217,8 @@ def made(kind: Callable[[dict[str, Any]], T], configuration: dict[str, Any]) -> 
         ) from None
 
 
-def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
-    """Check that a broker accepts connections; Kafka's clients would retry for half a minute.
+def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> tuple[str, int]:
+    """Return an address that accepts connections; Kafka's clients would retry for half a minute.
 
     Args:
         addresses: host:port, separated by commas; one accepting address is enough.
@@ -238,7 +238,7 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
             except (OSError, UnicodeError) as error:
                 reasons.append(getattr(error, "strerror", None) or str(error))
             else:
-                return
+                return host, port
         if time.monotonic() + CONNECT_PAUSE_S >= deadline:
             raise UserError(
                 f"Kafka at {addresses} did not respond: {', '.join(dict.fromkeys(reasons))}.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli import logs
-from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, job_defaults
+from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, job_defaults, tracer
 from brokertwin.cli.options import (
     AsJson,
     BrokerConfig,
@@ -74,7 +74,7 @@ def command(
         raise UserError("--trace reads the topic of records.", "Add --records.")
     given = typed_broker_settings(broker_config, broker_set, (), job_defaults(era, trace))
     http = HttpPort(http_listen, http_access)
-    ended = _run(settings, given, available_now, http, trace, as_json)
+    ended = _run(settings, given, available_now, http, tracer(trace), as_json)
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
@@ -86,7 +86,7 @@ def _run(
     given: "BrokerSettings",
     available_now: bool,
     http: HttpPort,
-    trace: bool,
+    show_line: Callable[[str], None] | None,
     as_json: bool,
 ) -> "Ended":
     """Check, prepare and run the job, and take the last snapshot. Exits if the query fails."""
@@ -120,8 +120,8 @@ def _run(
             say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
             observe = stack.enter_context(_observed(watched, as_json))
             looks = [stack.enter_context(run_following.following(settings, session))]
-            if trace:
-                looks.append(stack.enter_context(run_following.traced(job)))
+            if show_line is not None:
+                looks.append(stack.enter_context(run_following.traced(job, show_line)))
             cleaning = run_cleaning.Cleaning(job, given, session)
             with (
                 checks.while_running(session),

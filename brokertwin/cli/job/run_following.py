@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokertwin.cli.era_options import tracer
 from brokertwin.cli.options import client_of
 from brokertwin.cli.output import say_at, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
     from pyspark.sql import SparkSession
 
     from brokertwin.settings import Settings
     from brokertwin.streaming.job.job import StreamingJob
-
-LAST_LINES_S = 1.0
 
 
 def check(settings: "Settings", available_now: bool) -> None:
@@ -68,29 +64,36 @@ def following(
 
 
 @contextmanager
-def traced(job: "StreamingJob") -> "Iterator[Callable[[], None]]":
-    """Yield a function that prints the log lines of the job's brokers since the last call."""
+def traced(job: "StreamingJob", show: "Callable[[str], None]") -> "Iterator[Callable[[], None]]":
+    """Yield a function that shows the log lines of the job's brokers since the last call.
+
+    The lines that are left are shown at the end.
+    """
     from confluent_kafka import TopicPartition
 
-    from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions_of
+    from brokertwin.kafka_io import topic_reader
     from brokertwin.kafka_io.topics import full_name
     from brokertwin.state.core import outputs
 
     topic = full_name(job.settings.prefix, outputs.RECORDS)
-    with closing(consumer(job.client)) as reader:
-        places = [TopicPartition(topic, each) for each in range(partitions_of(job.client, topic))]
-        for place in places:
-            place.offset = first_and_end(reader, place)[1]
-        reader.assign(places)
-        yield lambda: _show_lines(reader, 0)
-        _show_lines(reader, LAST_LINES_S)
+    count = topic_reader.partitions_of(job.client, topic)
+    with closing(topic_reader.consumer(job.client)) as reader:
+        at = dict.fromkeys(range(count), 0) | topic_reader.end_offsets(reader, topic, count)
+        reader.assign([TopicPartition(topic, number, offset) for number, offset in at.items()])
+
+        def look() -> None:
+            while (message := reader.poll(0)) is not None:
+                if message.error() is None:
+                    at[message.partition() or 0] = (message.offset() or 0) + 1
+                    _show_line(message.value(), show)
+
+        yield look
+        ends = topic_reader.end_offsets(reader, topic, count)
+        for row in topic_reader.read_between(job.client, topic, at, ends):
+            _show_line(row.value, show)
 
 
-def _show_lines(reader: "Consumer", wait_s: float) -> None:
-    show = tracer(True)
-    while show and (message := reader.poll(wait_s)) is not None:
-        value = None if message.error() else message.value()
-        if value:
-            entry = msgspec.json.decode(value)
-            if entry["record"]["type"] == "LineLogged":
-                show(entry["record"]["line"])
+def _show_line(value: bytes | None, show: "Callable[[str], None]") -> None:
+    record = msgspec.json.decode(value)["record"] if value else {}
+    if record.get("type") == "LineLogged":
+        show(record["line"])

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from typing import Any
 
 from brokertwin.clients.io.blocking import (
@@ -10,7 +10,7 @@ from brokertwin.clients.io.blocking import (
     BrokerClosedError,
     UndecodableResponseError,
 )
-from brokertwin.clients.io.security import addresses_to, security_of
+from brokertwin.clients.io.security import security_of
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -46,10 +46,10 @@ def read(
         UserError: Kafka does not respond or rejects a request.
     """
     found: Headers = {}
-    check_reachable(client.bootstrap)
+    bootstrap = Address(*check_reachable(client.bootstrap))
     try:
         with ExitStack() as stack:
-            reader = _Reader(client, stack)
+            reader = _Reader(client, bootstrap, stack)
             for place, wanted in offsets.items():
                 if wanted and reader.exists(place):
                     found[place] = list(reader.batches(place, wanted))
@@ -66,25 +66,16 @@ def read(
 class _Reader:
     """Reads from the leaders of partitions. Connections are closed with `stack`."""
 
-    def __init__(self, client: ClientProperties, stack: ExitStack) -> None:
+    def __init__(self, client: ClientProperties, bootstrap: Address, stack: ExitStack) -> None:
         self._security = security_of(client)
-        self._stack = stack
+        self._bootstrap, self._stack = bootstrap, stack
         self._connections: dict[Address, BlockingConnection] = {}
         self._deadline = time.monotonic() + TIMEOUT_S
-        self._bootstrap = self._first([Address(*each) for each in addresses_to(client)])
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[BatchPartition, int] = {}
         claims = self._connected(self._bootstrap).call("ApiVersions", 0, {}, is_strict=False)
         known = {API_NAMES.get(each["apiKey"]): each["maxVersion"] for each in claims["apiKeys"]}
         self._versions = {api: min(known.get(api, 0), top) for api, top in VERSIONS_MAX.items()}
-
-    def _first(self, addresses: list[Address]) -> Address:
-        """Return the first address that accepts a connection. Otherwise the last one."""
-        for address in addresses[:-1]:
-            with suppress(OSError):
-                self._connected(address)
-                return address
-        return addresses[-1]
 
     def exists(self, place: BatchPartition) -> bool:
         """Whether the partition exists; finds its leader."""
