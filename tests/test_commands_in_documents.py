@@ -20,7 +20,8 @@ from typer.main import get_command
 
 from brokertwin.cli.main import COMMANDS, app, load
 from brokertwin.kafka_io import topics
-from brokertwin.kafka_io.kafka_clients import client_properties
+from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokertwin.offsets import restore
 from brokertwin.settings import load as load_settings
 from tests.support.certificates import Authority
 from tests.support.commits import commit
@@ -214,6 +215,9 @@ def orders(reader: Reader) -> None:
 def committed_offsets(reader: Reader) -> None:
     orders(reader)
     commit(reader.bootstrap, "billing", "orders", 1)
+    saved = reader.directory / "offsets-before-20261128T221500000000Z.json"
+    client = ClientProperties({"bootstrap.servers": reader.bootstrap})
+    restore.save(saved, client, [restore.Change("billing", "orders", 0, 0, 1)])
 
 
 def request_log(reader: Reader) -> None:

@@ -198,8 +198,9 @@ class Reader:
 
     def _is_placed(self, words: list[str]) -> bool:
         """Whether the job has committed a micro-batch and said where its clusters are."""
-        checkpoint = self._home / "checkpoints" / _after(words, "--prefix", self.prefix)
-        if checkpoint_log.committed(Path(_after(words, "--checkpoint", str(checkpoint)))) < 0:
+        prefix = _after(words, "--prefix", self.prefix)
+        checkpoint = _after(words, "--checkpoint", str(self._home / "checkpoints" / prefix))
+        if checkpoint_log.committed(self.directory / checkpoint) < 0:
             return False
         configuration = {
             "bootstrap.servers": self.environment["BROKERTWIN_BOOTSTRAP"],
@@ -207,7 +208,7 @@ class Reader:
         }
         consumer = Consumer(configuration)
         try:
-            topic = topics.full_name(self.prefix, topics.PLACEMENT)
+            topic = topics.full_name(prefix, topics.PLACEMENT)
             if topic not in consumer.list_topics(timeout=30).topics:
                 return False
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
