@@ -579,4 +579,4 @@ STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = _row(
 UNREGISTER_CONTROLLER = _row(94, "UNREGISTER_CONTROLLER", 0, -1, _By.CONTROLLER, newest=0)
 
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
-"""Name to key."""
+"""Name in the request log (`CREATE_TOPICS`) to API key."""

@@ -154,13 +154,6 @@ class RecordsRemoved(Fact, frozen=True, kw_only=True, tag="records-removed"):
     before: int
 
 
-class RequestTaken(Fact, frozen=True, kw_only=True, tag="request"):
-    """A broker took a request of a client; `instance` names its process."""
-
-    broker: int
-    instance: str
-
-
 class _Member(NamedTuple):
     client: str
     instance: str
@@ -213,10 +206,9 @@ class Truth:
     def record(self, machine: int, event_id: str, record: Record) -> None:
         self._records.append((machine, event_id, record))
 
-    def requested(self, request_id: str, client: str, instance: str, api: str) -> None:
+    def requested(self, request_id: str, client: str, api: str) -> None:
         self._clients[request_id] = client, api
         self._taken[request_id] = len(self.facts)
-        del instance
 
     def begin(self) -> None:
         """Prepare for an event; a repeated event begins again."""

@@ -51,7 +51,7 @@ class Witness:
         now = self._clock.now
         self.logs.requested(request_id, broker, header, body, instance, connection, now)
         api = KAFKA_APIS[header["requestApiKey"]].name
-        self.truth.requested(request_id, header["clientId"], instance, api)
+        self.truth.requested(request_id, header["clientId"], api)
 
     def responded(self, request_id: str, response: Any) -> None:
         """Note a response that a broker sends."""

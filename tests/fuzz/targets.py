@@ -5,7 +5,7 @@ import gzip
 import random
 import struct
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 from unittest import mock
 
@@ -19,8 +19,11 @@ from brokertwin.kafka_io.placement import Placement
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.frames import RequestFrame, decode_request, encode_request
 from brokertwin.protocol.primitives import MalformedError
+from brokertwin.recordings.audit.finders import findings
+from brokertwin.recordings.audit.one_pass import pass_over
 from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.pipeline import FileReading, read_lines
 from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.configs import broker_config
@@ -33,7 +36,7 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.checkpoint import state_reader, store_files, store_writer
 from brokertwin.streaming.job.edge import JobEdge
 from brokertwin.tables import stored_states
-from tests.fuzz.mutations import changed, changed_document
+from tests.fuzz.mutations import changed, changed_document, changed_shape
 from tests.support.batches import CODECS, batch
 from tests.support.jobs import CAPTURES, capture
 from tests.support.requestlogs import REQUEST_LOGS
@@ -169,6 +172,24 @@ def read_log(data: bytes) -> None:
             made.encoded()
 
 
+@cache
+def exchanges() -> list[bytes]:
+    return [line for line in log_lines() if b"Completed request:{" in line]
+
+
+def changed_exchange(data: bytes, other: bytes, draw: random.Random) -> bytes:
+    """Two lines of a request log; the second one has a body of another shape."""
+    return other + b"\n" + changed_shape(data, draw)
+
+
+def audit(data: bytes) -> None:
+    """A body of any shape is damaged, or no audit raises because of it."""
+    lines = [SourceLine("any.log", number, text) for number, text in enumerate(data.splitlines())]
+    with contextlib.suppress(UserError):  # no line is an exchange
+        passed = pass_over(partial(read_lines, lines, "any.log", FileReading(broker=1)))
+        findings(passed.history)
+
+
 # -- checkpoints
 
 
@@ -232,6 +253,7 @@ TARGETS = {
     "batches": Target(batches, lambda: read_batch),
     "events": Target(events, lambda: Events().read, changed_document),
     "request-logs": Target(log_lines, lambda: read_log),
+    "bodies": Target(exchanges, lambda: audit, changed_exchange),
     "checkpoints": Target(changelogs, lambda: read_changelog),
     "state-rows": Target(state_rows, lambda: read_state_row),
     "properties": Target(property_files, lambda: read_properties),

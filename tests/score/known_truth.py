@@ -174,8 +174,7 @@ class KnownTruth:
         yield from self.changes_in(
             group,
             (since - self.tolerance_ms, until + self.tolerance_ms),
-            *("joined", "rejoined", "left", "expired", "returned", "replaced", "away"),
-            "forgotten",
+            *("joined", "rejoined", "left", "expired", "returned", "replaced", "away", "forgotten"),
         )
 
     def is_broker_restarted(self, broker: int, since: float, until: float) -> bool:

@@ -5,12 +5,15 @@ again at the end, committed offsets never go back, and exactly-once output is ex
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
+from brokertwin.clients.streams.restorer import Restorer
+from brokertwin.simulation import run
 from brokertwin.simulation.campaign import outcome_of
 from brokertwin.simulation.plan import (
     ACTIVE_MS,
@@ -21,6 +24,7 @@ from brokertwin.simulation.plan import (
     Role,
     RunPlan,
 )
+from brokertwin.state.groups import member_assignment
 
 COUNT = 12
 LOSSES = (
@@ -74,3 +78,25 @@ def test_guarantees_hold_through_losses(name: str) -> None:
         assert outcomes.violations == [], seed
         faults += outcomes.faults
     assert faults.keys() >= set(LOSSES)
+
+
+BROKEN: dict[str, tuple[object, str, Callable[..., bool], str]] = {
+    "consumer": (member_assignment, "_owns", lambda *_: False, "is given to"),
+    "eager workers": (WorkerCoordinator, "_prepare", lambda *_: True, "runs it, and was heard of"),
+    "exact streams": (Restorer, "is_whole", lambda *_: True, "tallies"),
+}
+"""Rules broken on purpose, and a text of the violation.
+
+A partition is free before its owner has revoked it; a worker joins before its tasks have stopped;
+a task runs before its stores are restored.
+"""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, rule, text = BROKEN[name]
+    monkeypatch.setattr(owner, attribute, rule)
+    monkeypatch.setattr(run, "SETTLE_MS", 15_000)
+    results = (outcome_of(plan(CLIENTS[name], seed)).violations for seed in SEEDS)
+    found = next(each for each in results if each)
+    assert text in found[0]

@@ -356,12 +356,12 @@ class Network:
 
     def log(self, partition: int) -> dict[int, int]:
         """The records of a partition's log: their ids by their offsets, in order; no markers."""
-        table = self.bench.cell.tables.logs
+        tables = self.bench.cell.tables
         found: dict[int, int] = {}
         for broker in BROKERS:
-            log = table.get(logs.log_key(broker, self._topic_id, partition), logs.Log)
+            log = tables.logs.get(logs.log_key(broker, self._topic_id, partition), logs.Log)
             if log is not None:
-                for batch in logs.batches_from(self.bench.cell.tables.of(broker), log, 0):
+                for batch in logs.batches_from(tables.of(broker), log, 0):
                     names = (batch.locator or "").split(",")
                     if not batch.is_control:
                         found |= {

@@ -10,7 +10,7 @@ import typer
 
 from brokertwin.cli.files import check_new, write_text
 from brokertwin.cli.options import AsJson, Force
-from brokertwin.cli.output import err, out, say, show_json, show_rows, show_table, warn
+from brokertwin.cli.output import err, out, say, show_json, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.wording import counted
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from brokertwin.simulation.explore.shown import Story
 
 VIOLATED = 1
-OF_TRANSACTION_COORDINATOR = {
-    "INIT_PRODUCER_ID",
-    "ADD_PARTITIONS_TO_TXN",
-    "ADD_OFFSETS_TO_TXN",
-    "END_TXN",
-}
 MISSING_SHOWN = 20
 
 ModelName = Annotated[
@@ -141,7 +135,7 @@ def command(
             with reported(chosen):
                 is_violated = _compare(variants, options, as_json)
             raise typer.Exit(VIOLATED if is_violated else 0)
-        ((_, chosen),) = variants
+        ((changed, chosen),) = variants
         with reported(chosen):
             if walk is not None:
                 result, reached = _walked(chosen, walk), None
@@ -151,7 +145,7 @@ def command(
         raise UserError(f"Cannot explore {chosen.name}: {error}.") from None
     story = told(chosen, result.path, result.violation) if result.violation else None
     if as_json:
-        _show_json(chosen, result, story)
+        _show_json(changed, chosen, result, story)
     else:
         _show(chosen, result, story, reached)
     if story is not None:
@@ -202,7 +196,7 @@ def _options(
     )
 
 
-def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...], Model]]":
+def _variants(model: "Model", changes: list[str]) -> "list[tuple[dict[str, str], Model]]":
     """Return the model with each combination of the values of --set. Raises ValueError."""
     from brokertwin.simulation.explore.api import varied
 
@@ -215,21 +209,28 @@ def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...]
         variant = model
         for name, value in combination:
             variant = varied(variant, name, value)
-        found.append((tuple(f"{name} {value}" for name, value in combination), variant))
+        found.append((dict(combination), variant))
     return found
 
 
-def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> bool:
+def _compare(variants: "list[tuple[dict[str, str], Model]]", options: Any, as_json: bool) -> bool:
     """Search each variant and show how the states grow. Return whether one is violated."""
+    from brokertwin.simulation.explore.shown import told
+
     rows, is_violated = [], False
     for changes, model in variants:
         result, _ = _searched(model, options, has_rules=False)
         is_violated |= bool(result.violation)
+        if as_json:
+            story = told(model, result.path, result.violation) if result.violation else None
+            _show_json(changes, model, result, story)
         counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
-        rows.append((", ".join(changes), *counts, _outcome(result)))
+        name = ", ".join(f"{name} {value}" for name, value in changes.items())
+        rows.append((name, *counts, _outcome(result)))
         if result.ended_by == "interrupt":
             break
-    show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
+    if not as_json:
+        show_table(["set", "states", "deliveries", "depth", "CPU s", "result"], rows)
     return is_violated
 
 
@@ -275,15 +276,21 @@ def _outcome(result: "Result") -> str:
 
 def _without_coordinator(model: "Model", result: "Result") -> list[str]:
     """Return the parts of a cluster that list nothing, and whose requests were refused for it."""
+    from brokertwin.protocol.kafka_apis import API_KEYS, KAFKA_APIS, Decider
+
     setup = {send.api for send in model.cluster.setup}
     if "FIND_COORDINATOR" in setup or ("FIND_COORDINATOR", Error.NONE) in result.answered:
         return []
-    apis = {api for api, code in result.answered if code == Error.NOT_COORDINATOR}
+    refused = {
+        KAFKA_APIS[API_KEYS[api]].handler
+        for api, code in result.answered
+        if code == Error.NOT_COORDINATOR
+    }
     lists = (
-        ("groups", model.cluster.groups, apis - OF_TRANSACTION_COORDINATOR),
-        ("transactional_ids", model.cluster.transactional_ids, apis & OF_TRANSACTION_COORDINATOR),
+        ("groups", model.cluster.groups, Decider.GROUP_COORDINATOR),
+        ("transactional_ids", model.cluster.transactional_ids, Decider.TRANSACTION_COORDINATOR),
     )
-    return [name for name, listed, refused in lists if refused and not listed]
+    return [name for name, listed, handler in lists if handler in refused and not listed]
 
 
 def _show(
@@ -325,12 +332,15 @@ def _show(
         out.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
-def _show_json(model: "Model", result: "Result", story: "Story | None") -> None:
+def _show_json(
+    changes: dict[str, str], model: "Model", result: "Result", story: "Story | None"
+) -> None:
     from brokertwin.simulation.explore.scripts import recording
 
     show_json(
         {
             "model": model.name,
+            "set": changes,
             "states": result.states,
             "deliveries": result.deliveries,
             "depth": result.depth,

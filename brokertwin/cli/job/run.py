@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli import logs
-from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, job_defaults
+from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, job_defaults, tracer
 from brokertwin.cli.options import (
     AsJson,
     BrokerConfig,
@@ -120,8 +120,8 @@ def _run(
             say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
             observe = stack.enter_context(_observed(watched, as_json))
             looks = [stack.enter_context(run_following.following(settings, session))]
-            if trace:
-                looks.append(stack.enter_context(run_following.traced(job)))
+            if (write := tracer(trace)) is not None:
+                looks.append(stack.enter_context(run_following.traced(job, write)))
             cleaning = run_cleaning.Cleaning(job, given, session)
             with (
                 checks.while_running(session),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokertwin.cli.era_options import tracer
 from brokertwin.cli.options import client_of
 from brokertwin.cli.output import say_at, warn
 from brokertwin.errors import UserError
@@ -68,8 +67,8 @@ def following(
 
 
 @contextmanager
-def traced(job: "StreamingJob") -> "Iterator[Callable[[], None]]":
-    """Yield a function that prints the log lines of the job's brokers since the last call."""
+def traced(job: "StreamingJob", write: Callable[[str], None]) -> "Iterator[Callable[[], None]]":
+    """Yield a function that writes the log lines of the job's brokers since the last call."""
     from confluent_kafka import TopicPartition
 
     from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions_of
@@ -82,15 +81,14 @@ def traced(job: "StreamingJob") -> "Iterator[Callable[[], None]]":
         for place in places:
             place.offset = first_and_end(reader, place)[1]
         reader.assign(places)
-        yield lambda: _show_lines(reader, 0)
-        _show_lines(reader, LAST_LINES_S)
+        yield lambda: _write_lines(reader, 0, write)
+        _write_lines(reader, LAST_LINES_S, write)
 
 
-def _show_lines(reader: "Consumer", wait_s: float) -> None:
-    show = tracer(True)
-    while show and (message := reader.poll(wait_s)) is not None:
+def _write_lines(reader: "Consumer", wait_s: float, write: Callable[[str], None]) -> None:
+    while (message := reader.poll(wait_s)) is not None:
         value = None if message.error() else message.value()
         if value:
             entry = msgspec.json.decode(value)
             if entry["record"]["type"] == "LineLogged":
-                show(entry["record"]["line"])
+                write(entry["record"]["line"])

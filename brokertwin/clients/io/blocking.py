@@ -13,17 +13,14 @@ from typing import Any, NamedTuple
 from brokertwin.clients.io.sasl import SaslLogin, exchange
 from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.frames import RequestFrame, encode_request, read_response
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
-from brokertwin.protocol.schemas import API_KEYS
+from brokertwin.protocol.schemas import API_KEYS, API_NAMES
 
 _SIZE = struct.Struct(">i")
 CONNECT_S = 10.0
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-NAMES = {KAFKA_APIS[key].name: name for name, key in API_KEYS.items() if key in KAFKA_APIS}
-"""Names in the request log (`SASL_HANDSHAKE`) to those of the message schemas."""
-
 
 PLAINTEXT = ClientSecurity()
 
@@ -88,7 +85,8 @@ class BlockingConnection:
         request = next(steps)
         with suppress(StopIteration):
             while True:
-                response = self.call(NAMES[request.api], request.version, request.body, False)
+                name = API_NAMES[kafka_apis.API_KEYS[request.api]]
+                response = self.call(name, request.version, request.body, False)
                 request = steps.send(response)
 
     def close(self) -> None:
@@ -108,8 +106,7 @@ class BlockingConnection:
             "correlationId": self._count,
             "clientId": self._client,
         }
-        frame = encode_request(RequestFrame(header, body))
-        self.send_bytes(_SIZE.pack(len(frame)) + frame)
+        self.send_frame(encode_request(RequestFrame(header, body)))
         if has_response:
             self.pending.append(Pending(api, version, self._count))
 

@@ -26,7 +26,7 @@ from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.clients.partitions import Node
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import RequestFrame, decode_response, encode_request
-from brokertwin.protocol.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS, API_VERSIONS, KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.wording import counted
 
@@ -71,7 +71,6 @@ def _take_records(body: dict[str, Any]) -> Mapping[tuple[str, int], Records]:
 READ_BYTES = 1 << 18
 FRAME_BYTES_MAX = 1 << 30
 SIZE = struct.Struct(">i")
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 LOGIN_ID = -2
 """Correlation id of login requests; those of requests are not negative."""
 
@@ -192,7 +191,7 @@ class ClientConnection:
 
     def _send_login_request(self, login_request: SaslRequest) -> None:
         api, version, body = login_request
-        self.in_flight[LOGIN_ID] = KEYS[api], version
+        self.in_flight[LOGIN_ID] = API_KEYS[api], version
         self._out += self._framed(api, version, LOGIN_ID, body)
 
     def _take_login(self, now_ms: int, frame: bytes) -> None:
@@ -216,7 +215,7 @@ class ClientConnection:
         """Send a request, after a new login if the session ends soon. Raises OSError."""
         framed = self._framed(send.api, send.version, send.request_id, body)
         if send.expects_response:
-            self.in_flight[send.request_id] = KEYS[send.api], send.version
+            self.in_flight[send.request_id] = API_KEYS[send.api], send.version
         if self._renew_at_ms is not None and now_ms >= self._renew_at_ms:
             self._renew_at_ms = None
             self._begin_login(ConnectionPhase.OPEN)
@@ -225,7 +224,7 @@ class ClientConnection:
 
     def _framed(self, api: str, version: int, request_id: int, body: dict[str, Any]) -> bytes:
         header = {
-            "requestApiKey": KEYS[api],
+            "requestApiKey": API_KEYS[api],
             "requestApiVersion": version,
             "correlationId": request_id,
             "clientId": self._client_id,

@@ -28,10 +28,10 @@ import msgspec
 
 from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.kafka_apis import METADATA
+from brokertwin.protocol.kafka_apis import API_KEYS, METADATA
 from brokertwin.recordings.formats import client_refusals, java_text
 from brokertwin.recordings.formats.client_errors import code_of
-from brokertwin.recordings.formats.documents import API_KEYS, NO_RESPONSE, Document, raw
+from brokertwin.recordings.formats.documents import NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.older_names import Names, rename, renamed
 from brokertwin.recordings.formats.text_requests import BEFORE_MESSAGES

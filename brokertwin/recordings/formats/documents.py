@@ -33,8 +33,6 @@ METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAA
 METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
 _OF_CONTROLLERS = keys_with(Trait.KRAFT_ONLY)
 
-API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
-
 NO_API = -1
 NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
 """Header and body of a closed connection."""

@@ -26,8 +26,8 @@ import msgspec
 
 from brokertwin.patterns import later
 from brokertwin.protocol.bodies import Int16, Int32
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.formats.documents import (
-    API_KEYS,
     NO_RESPONSE,
     Document,
     UnpairedDocuments,

@@ -19,12 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from brokertwin.patterns import later
-from brokertwin.protocol.kafka_apis import FETCH
-from brokertwin.recordings.formats.documents import (
-    API_KEYS,
-    METADATA_LOG,
-    Document,
-)
+from brokertwin.protocol.kafka_apis import API_KEYS, FETCH
+from brokertwin.recordings.formats.documents import METADATA_LOG, Document
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder
 from brokertwin.recordings.formats.request_log import DURATION_MAX_MS, ENDS, HEAD, MARK

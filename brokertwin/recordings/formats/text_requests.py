@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from brokertwin.patterns import later
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.formats import java_text
 from brokertwin.recordings.formats.documents import (
-    API_KEYS,
     NO_RESPONSE,
     Document,
     Fields,

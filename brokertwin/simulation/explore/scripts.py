@@ -207,11 +207,11 @@ class _Writer:
 
 
 def given_partitions(response: Any) -> str:
-    """Return the partitions that a response to a heartbeat assigns, "" if it says nothing."""
+    """Return the partitions that a response to a heartbeat assigns, "" if it assigns none."""
     given = response.get("assignment") if isinstance(response, dict) else None
     if not isinstance(given, dict):
         return ""
-    topics = given.get("topicPartitions") or given.get("topic_partitions") or ()
+    topics = given["topicPartitions"]
     numbers = sorted(str(each) for topic in topics for each in topic["partitions"])
     return f"partitions {', '.join(numbers)}" if numbers else "no partition"
 

@@ -126,6 +126,14 @@ def test_a_table_exits_with_1_if_one_of_its_searches_finds_a_violation() -> None
     assert "violated in 8 steps" in output
 
 
+def test_json_of_several_searches_has_a_document_for_each() -> None:
+    first, second = map(json.loads, run(TORN, "--set", "late=0,1", "--json", code=1).splitlines())
+    alone = json.loads(run(TORN, "--set", "late=1", "--json", code=1))
+
+    assert (first["set"], first["violation"]) == ({"late": "0"}, "")
+    assert second | {"cpuSeconds": 0} == alone | {"cpuSeconds": 0}
+
+
 @pytest.mark.parametrize("change", ["late=x", "era=0.9", "stop=1", "no.such.setting=1"])
 def test_an_unknown_change_is_refused(change: str) -> None:
     done = CliRunner().invoke(app, ["explore", TORN, "--set", change])

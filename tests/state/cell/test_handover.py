@@ -80,12 +80,8 @@ def test_only_the_new_coordinator_has_a_group_and_its_timers(bench: MovingBench)
     tables = bench.cell.tables
     for broker in BROKERS:
         check_groups(tables, broker)
-    assert (
-        groups.live_ids(bench.cell.tables.of(old))
-        == groups.stored_ids(bench.cell.tables.of(old))
-        == []
-    )
-    assert groups.live_ids(bench.cell.tables.of(bench.coordinator)) == [GROUP]
+    assert groups.live_ids(tables.of(old)) == groups.stored_ids(tables.of(old)) == []
+    assert groups.live_ids(tables.of(bench.coordinator)) == [GROUP]
 
 
 def test_member_without_heartbeats_expires_after_the_move(bench: MovingBench) -> None:

@@ -149,21 +149,21 @@ def _impose(
 ) -> None:
     """Write records of a group epoch with members, targets and assignments."""
     group = bench.group()
-    tables = bench.cell.tables
-    apply(bench.cell.tables.of(1), rows.group_epoch(GROUP, epoch, group.metadata_hash))
+    at = bench.cell.tables.of(1)
+    apply(at, rows.group_epoch(GROUP, epoch, group.metadata_hash))
     for member, topics in target.items():
         wanted = {bench.ids[name]: parts for name, parts in topics.items()}
-        apply(bench.cell.tables.of(1), rows.member_target(GROUP, member, wanted))
+        apply(at, rows.member_target(GROUP, member, wanted))
     for member in has:
-        apply(bench.cell.tables.of(1), rows.current_assignment(GROUP, ConsumerMember(member, 0, 0)))
+        apply(at, rows.current_assignment(GROUP, ConsumerMember(member, 0, 0)))
     for member, topics in has.items():
         own = (epochs or {}).get(member, 10)
         assigned = {bench.ids[name]: dict.fromkeys(parts, 10) for name, parts in topics.items()}
         state = ConsumerMemberState(2 if own > 10 else 0)
         written = ConsumerMember(member, own, own - 1, state, assigned=assigned)
-        apply(bench.cell.tables.of(1), rows.current_assignment(GROUP, written))
-    apply(bench.cell.tables.of(1), rows.target_epoch(GROUP, epoch, bench.now))
-    tables.commit()
+        apply(at, rows.current_assignment(GROUP, written))
+    apply(at, rows.target_epoch(GROUP, epoch, bench.now))
+    at.tables.commit()
 
 
 def test_example_20_invalid_member_epochs() -> None:

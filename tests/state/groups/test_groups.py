@@ -106,24 +106,20 @@ def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
     metadata = GroupMetadataValue("consumer", 1, "range", "m", bench.now, [member])
     before = {name: set(tables[name].keys("")) for name in ("groups", "live_groups", "pending")}
     for group_id in ("a", "a/b"):
-        apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey(group_id), metadata))
+        apply(tables.of(1), GroupRecord(GroupMetadataKey(group_id), metadata))
     body = {"generationId": 1, "memberId": "m"}
     for group_id in ("a", "a/b"):
         assert bench.request("HEARTBEAT", 4, {**body, "groupId": group_id})["errorCode"] == 0
-    apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey("a")))
+    apply(tables.of(1), GroupRecord(GroupMetadataKey("a")))
     check_groups_of(bench, ["a/b"])
-    apply(bench.cell.tables.of(1), GroupRecord(GroupMetadataKey("a/b")))
+    apply(tables.of(1), GroupRecord(GroupMetadataKey("a/b")))
     assert {name: set(tables[name].keys("")) for name in before} == before
 
 
 def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
-    tables = bench.cell.tables
-    assert (
-        groups.live_ids(bench.cell.tables.of(1))
-        == groups.stored_ids(bench.cell.tables.of(1))
-        == expected
-    )
-    timers = tables.pending.keys("timer/group/")
+    at = bench.cell.tables.of(1)
+    assert groups.live_ids(at) == groups.stored_ids(at) == expected
+    timers = at.tables.pending.keys("timer/group/")
     assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
 
 

@@ -297,12 +297,12 @@ def test_cleaned_log_can_be_truncated_at_any_offset(stays: set[int], offset: int
     bench, log = grown(5, 4, 3, 2, 1, 0)
     clean(bench, log_cleaned(log, bench, sorted(stays), end=5))
     tables = bench.cell.tables
-    apply(bench.cell.tables.of(1), LogTruncated(log.topic_id, 0, offset))
+    apply(tables.of(1), LogTruncated(log.topic_id, 0, offset))
     assert list(check(tables)) == []
     end = log_of(bench).log_end_offset
     assert end in {offset, 0}, "restarted if truncated below the first remaining batch"
     batch = msgspec.convert({**header(1), "baseOffset": end + gap}, Batch)
-    apply(bench.cell.tables.of(1), BatchAppended(log.topic_id, 0, batch))
+    apply(tables.of(1), BatchAppended(log.topic_id, 0, batch))
     assert list(check(tables)) == []
 
 

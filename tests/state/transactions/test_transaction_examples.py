@@ -27,13 +27,12 @@ def finalized(version: int, **settings: Any) -> TransactionBench:
 
 def at_epoch(bench: TransactionBench, epoch: int) -> Holder:
     """Set the epoch of the existing t1."""
-    known = transactional_ids.metadata(bench.cell.tables.of(1), "t1")
+    at = bench.cell.tables.of(1)
+    known = transactional_ids.metadata(at, "t1")
     assert known is not None
     changed = msgspec.structs.replace(known, producer_epoch=epoch)
-    transactional_ids.apply_written(
-        bench.cell.tables.of(1), TransactionMetadataWritten("t1", changed)
-    )
-    bench.cell.tables.commit()
+    transactional_ids.apply_written(at, TransactionMetadataWritten("t1", changed))
+    at.tables.commit()
     return Holder(known.producer_id, epoch)
 
 

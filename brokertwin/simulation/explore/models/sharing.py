@@ -114,7 +114,7 @@ class Sharer(Client):
 
 
 def _types(kinds: Sequence[int]) -> list[int]:
-    """One type stands for all records."""
+    """Return the types of the records: one, if they are the same."""
     return list(kinds) if len(set(kinds)) > 1 else [kinds[0]]
 
 
