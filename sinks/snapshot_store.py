@@ -9,7 +9,8 @@
 
 A snapshot is written to a hidden directory, synced, optionally judged, and renamed. So a snapshot
 with its name is complete, even after a kill. It is renamed first when it is removed. One process
-writes at a time (a lock on the directory); the next writer removes the rest of a killed one.
+writes at a time (a lock on the directory); the next writer removes the incomplete files of a
+killed one.
 """
 
 import fcntl
@@ -343,7 +344,7 @@ def _paths(directory: Path) -> list[Path]:
 
 @contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Lock a directory for writing; remove the rest of a killed writer.
+    """Lock a directory for writing; remove the incomplete files of a killed writer.
 
     An object store has no locks: a writer there changes no snapshot of another one.
     """

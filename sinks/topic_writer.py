@@ -94,7 +94,7 @@ def write_all(
     rows: Iterable[NewRow],
     on_delivered: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write rows in order and wait until they are delivered. Raises UserError: some rows failed."""
+    """Write rows in order and wait for delivery. Raises UserError if some rows failed."""
     failures: list[str] = []
     taken = 0
 

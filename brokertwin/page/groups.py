@@ -59,10 +59,9 @@ class GroupsOverTime:
         silence = self._silence_ms(key)
         self._arm(key, time, members, silence)
         silent = {m for m, e in members.items() if silence and e.last.end + silence < time}
-        has_gone = bool(membership.members) and not members and membership.is_whole
-        number = membership.number + (1 if has_gone else 0)
+        number, _, is_empty = membership.state_of(members)
         state: dict[str, Any] = {}
-        if members or has_gone or membership.is_empty or membership.deleted:
+        if is_empty is not None or membership.deleted:
             state["members"] = len(members)
             state |= {"silent": len(silent)} if silent else {}
         if membership.deleted:

@@ -206,8 +206,10 @@ class GroupAudit:
 
     def beats(self, body: Any) -> None:
         """Process the partitions a consumer group member reports; leaving releases all."""
-        if body.member_epoch <= 0:
-            (self._left.add if body.member_epoch else self._left.discard)(body.member_id)
+        if body.member_epoch < 0:
+            self._left.add(body.member_id)
+        elif body.member_epoch == 0:
+            self._left.discard(body.member_id)
         if body.topic_partitions is None and body.member_epoch > 0:
             return
         named = body.topic_partitions or []

@@ -191,11 +191,9 @@ class ReplicaAudit:
     def _batch(self, broker: int, topic: Topic, number: int, offset: int) -> object:
         """Identity of the batch at an offset of a broker's log, or None."""
         log = self._log(broker, topic, number)
-        found = (
-            next(batches_from(self._tables(broker).of(broker), log, offset), None)
-            if log is not None
-            else None
-        )
+        if log is None:
+            return None
+        found = next(batches_from(self._tables(broker).of(broker), log, offset), None)
         if found is None or found.base_offset != offset:
             return None
         return found.producer_id, found.base_sequence, found.locator

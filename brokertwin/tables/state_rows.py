@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, machine_prefix
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import TransactionMetadata
-from brokertwin.state.core.tables import CellTables, Table
+from brokertwin.state.core.tables import CellTables, Table, machine_prefix
 from brokertwin.state.eras import zookeeper_offsets, zookeeper_producer_ids
 from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession

@@ -26,7 +26,7 @@ MARKER = (
     " version: Kafka release whose API versions are offered, such as 2.8"
 )
 
-UNHEARD = (
+KAFKA_PYTHON_WARNINGS = (
     r"ignore:(read|open)_text is deprecated:DeprecationWarning"
     r":(kafka\.protocol\.schemas\.load_json|importlib\.resources\._legacy)"
 )
@@ -57,7 +57,7 @@ sys.meta_path.insert(0, _AsInstalled)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and hide the warnings that kafka-python causes when it is imported."""
     config.addinivalue_line("markers", MARKER)
-    config.addinivalue_line("filterwarnings", UNHEARD)
+    config.addinivalue_line("filterwarnings", KAFKA_PYTHON_WARNINGS)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ KINDS: dict[str, frozenset[str]] = {
     "pending": frozenset({"wait", "commit", "watch", "timer", "late-metadata", "late-messages"}),
     "in_flight": frozenset({"verifications", "producer-id-request", "busy"}),
     "replication": frozenset(
-        {*("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs")}
+        ("leading", "held", "checkpointing", "checkpointed", "wished-dirs", "failed-dirs")
     ),
     "cluster": frozenset({"network", "told", "heard"}),
 }

@@ -392,7 +392,7 @@ class CellLoop:
 
     def _arrive(self, event: Event) -> None:
         """Handle an event of another cell."""
-        assert self._other_cells is not None, "who hears of other cells has a way to them"
+        assert self._other_cells is not None, "only one of several cells gets such an event"
         if event.kind is Kind.REGISTRATION:
             self._register(between_cells.registration(event))
             return

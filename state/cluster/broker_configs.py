@@ -33,13 +33,12 @@ def apply_feature(at: MachineTables, record: FeatureLevelChanged) -> None:
 
 def settings_of(at: MachineTables, broker: int, given: BrokerSettings) -> BrokerSettings:
     """Settings in effect at a broker or the controller; `given` are its static ones."""
-    derived: dict[tuple[int, int], BrokerSettings | None] | None = at.tables.metadata.derived.get(
-        _DERIVED
-    )
-    if derived is None:
-        derived = at.tables.metadata.derived[_DERIVED] = {}
+    derived = at.tables.metadata.derived
+    kept: dict[tuple[int, int], BrokerSettings | None] | None = derived.get(_DERIVED)
+    if kept is None:
+        kept = derived[_DERIVED] = {}
     try:
-        found = derived[at.id, broker]
+        found = kept[at.id, broker]
     except KeyError:
         of_cluster = of_resource(at, "")
         of_broker = of_resource(at, str(broker))
@@ -49,5 +48,5 @@ def settings_of(at: MachineTables, broker: int, given: BrokerSettings) -> Broker
         levels = features.changed(at)
         if levels:
             found = features.in_settings(found or given, levels)
-        derived[at.id, broker] = found
+        kept[at.id, broker] = found
     return given if found is None else found

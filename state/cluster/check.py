@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from brokertwin.state.access import check as access
 from brokertwin.state.cluster import client_instances, client_quotas, features, given_configs, image
 from brokertwin.state.cluster.client_quotas import AnyQuotas
-from brokertwin.state.cluster.image import Topic, TopicName, machine_prefix
+from brokertwin.state.cluster.image import Topic, TopicName
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.tables import CellTables, MachineTables
+from brokertwin.state.core.tables import CellTables, MachineTables, machine_prefix
 from brokertwin.state.logs.log import Log, log_key
 
 

@@ -22,7 +22,7 @@ from brokertwin.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokertwin.state.core.tables import MachineTables, cached_key
+from brokertwin.state.core.tables import MachineTables, cached_key, machine_prefix
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -118,19 +118,14 @@ class TopicName(msgspec.Struct, array_like=True):
     topic_id: Uuid
 
 
-def machine_prefix(machine: int) -> str:
-    """Key prefix of a machine's image: `controller` or the broker's id."""
-    return str(machine) if machine >= 0 else "controller"
-
-
 @cached_key
 def topic_key(machine: int, topic_id: Uuid) -> str:
-    return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
+    return f"{machine_prefix(machine)}/topic/{topic_id}"
 
 
 @cached_key
 def _name_key(machine: int, name: str) -> str:
-    return f"{machine if machine >= 0 else 'controller'}/name/{name}"
+    return f"{machine_prefix(machine)}/name/{name}"
 
 
 def _registration_key(at: MachineTables, broker: int) -> str:
@@ -205,11 +200,7 @@ def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:
 
 def topic_by_name(at: MachineTables, name: str) -> Topic | None:
     known = at.tables.metadata.get(_name_key(at.id, name), TopicName)
-    return (
-        at.tables.metadata.get(topic_key(at.id, known.topic_id), Topic)
-        if known is not None
-        else None
-    )
+    return topic_by_id(at, known.topic_id) if known is not None else None
 
 
 def topic_names(at: MachineTables) -> list[str]:

@@ -144,8 +144,8 @@ class Usable(NamedTuple):
 class Machine(MachineTables):
     """A broker or the controller at the time `now` (ms since 1970).
 
-    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id, `hashes` those
-    of metadata by topic names.
+    Look-ups in the image are cached until `forget`; `topics_seen` has topics by id,
+    `hashes` the metadata hashes of groups by topic names.
     """
 
     def __init__(self, machine: int, tables: CellTables, settings: CellSettings, now: int) -> None:

@@ -383,13 +383,18 @@ def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
     return columns
 
 
+def machine_prefix(machine: int) -> str:
+    """Key prefix of a machine's image: `controller` or the broker's id."""
+    return str(machine) if machine >= 0 else "controller"
+
+
 class MachineTables:
     """The tables of a cell as one machine uses them: its keys begin with its `prefix`."""
 
     def __init__(self, machine: int, tables: "CellTables") -> None:
         self.id = machine
         self.tables = tables
-        self.prefix = str(machine) if machine >= 0 else "controller"
+        self.prefix = machine_prefix(machine)
 
 
 class CellTables:

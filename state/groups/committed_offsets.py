@@ -17,10 +17,16 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.protocol.bodies import Uuid
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.tables import MachineTables, Table, cached_key, escape, unescape
+from brokertwin.state.core.tables import (
+    MachineTables,
+    Table,
+    cached_key,
+    escape,
+    machine_prefix,
+    unescape,
+)
 from brokertwin.state.groups import groups
 
 

@@ -1,8 +1,9 @@
 """A consumer group of KIP-848: members, epochs, assignments.
 
-Source: `ConsumerGroup`, `ModernGroup`, `ConsumerGroupMember`, `MemberState` in Kafka. The whole
-state is durable and changed by records only (`consumer_group_records.py`). The timers of the
-members are in `groups.py`.
+Source: `ConsumerGroup`, `ModernGroup`, `ConsumerGroupMember`, `MemberState`, `SubscriptionCount`,
+`TargetAssignmentBuilder.newMemberSubscription`, `UnionSet` in Kafka. The whole state is
+durable and changed by records only (`consumer_group_records.py`). The timers of the members are in
+`groups.py`.
 
 State of a member relative to the target assignment (`member_assignment.py`):
 

@@ -1,4 +1,7 @@
-"""Operations of a kind of group: errors, timers, records, invariants."""
+"""Operations of a kind of group: errors, timers, records, invariants.
+
+Source: `ModernGroup`, `ConsumerGroup.validateOffsetFetch`, `.validateDeleteGroup` in Kafka.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

@@ -33,9 +33,15 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from brokertwin.protocol.generated.group_rows import GroupMetadataValue
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core import pending
-from brokertwin.state.core.tables import MachineTables, Table, cached_key, escape, unescape
+from brokertwin.state.core.tables import (
+    MachineTables,
+    Table,
+    cached_key,
+    escape,
+    machine_prefix,
+    unescape,
+)
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.classic_records import restored
 from brokertwin.state.groups.consumer_group import ConsumerGroup

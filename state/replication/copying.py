@@ -65,7 +65,7 @@ FETCH_TIMER = "replica-fetch"
 """Kind of the timers of followers that wait before their next fetch."""
 
 _TRIED_AGAIN = frozenset(
-    {*(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH), Error.UNKNOWN_TOPIC_OR_PARTITION}
+    {Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH, Error.UNKNOWN_TOPIC_OR_PARTITION}
 )
 """Errors of a leader whose metadata is older than the follower's."""
 

@@ -14,11 +14,10 @@ from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.check import machine_of
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.settings import BrokerSettings, CellSettings, cluster_of
-from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Table
+from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Table, machine_prefix
 from brokertwin.state.groups import offset_records
 from brokertwin.state.transactions.producer_ids import INT64_MAX, NextBlock, ProducerIds
 from brokertwin.streaming.checks import suites

@@ -221,7 +221,7 @@ class LiveEntity:
         """In how many ms the entity has to be called if no exchange comes.
 
         Event time may be `ALIVE_MS` behind. An entity of a silent cluster stays, and is called
-        again after the same time.
+        again after the same time. A machine whose state changes without exchanges is called then.
         """
         if self.is_waiting:
             return ALARM_MS

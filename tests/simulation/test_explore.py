@@ -420,6 +420,13 @@ def test_a_counterexample_is_a_scenario_with_references() -> None:
     assert [each.codes for each in written.called] == [(0,)] * 7
 
 
+def test_a_step_has_the_partitions_that_its_response_assigns() -> None:
+    written = script(story_of("late-join"))
+
+    given = [each.given for each in written.called]
+    assert given == ["partitions 0, 1", "no partition", "partitions 0", "partitions 1"]
+
+
 @pytest.mark.parametrize("name", ["torn-transaction-v1", "late-commit", "late-join"])
 def test_a_counterexample_plays_as_a_scene(name: str) -> None:
     story = story_of(name)

@@ -31,8 +31,8 @@ FAULTS_MAX = 1000
 """Maximum number of faults in force."""
 
 
-class ClusterFacts(Protocol):
-    """Facts about the cluster that a request does not contain."""
+class KnownTopics(Protocol):
+    """Topics and fetch sessions, which a request may name by id or not at all."""
 
     def name_of(self, topic_id: str) -> str | None:
         """Return the name of a topic."""
@@ -94,7 +94,7 @@ class FaultSet:
             fault.release()
 
     def inject(
-        self, request: RequestFrame, broker: int | None, knowledge: ClusterFacts
+        self, request: RequestFrame, broker: int | None, knowledge: KnownTopics
     ) -> "InjectedFaults | None":
         """Select the faults of a request and count them; None if there is none.
 
@@ -110,7 +110,7 @@ class FaultSet:
         kinds: frozenset[Effect],
         request: RequestFrame,
         broker: int | None,
-        knowledge: ClusterFacts,
+        knowledge: KnownTopics,
     ) -> Fault | None:
         """Return the first fault of a kind that chooses the request; all that match count it."""
         candidates = [each for each in self.faults if each.effect in kinds]
@@ -125,9 +125,7 @@ class FaultSet:
 _KINDS = (OUTCOMES, TIMINGS, THROTTLES)
 
 
-def is_for(
-    fault: Fault, request: RequestFrame, broker: int | None, knowledge: ClusterFacts
-) -> bool:
+def is_for(fault: Fault, request: RequestFrame, broker: int | None, knowledge: KnownTopics) -> bool:
     """True if a request passes the filter of a fault."""
     spec, api_key = fault.spec, request.api_key
     if fault.api_key is None:
@@ -150,7 +148,7 @@ def is_for(
     return bool(parts and parts.failing)
 
 
-def _is_for_metadata(fault: Fault, request: RequestFrame, knowledge: ClusterFacts) -> bool:
+def _is_for_metadata(fault: Fault, request: RequestFrame, knowledge: KnownTopics) -> bool:
     """True if the request has topics, because a response without them has no error code."""
     wanted = _spelled_out(request, knowledge)
     if _wants_all(wanted):
@@ -164,7 +162,7 @@ def _wants_all(request: RequestFrame) -> bool:
     return topics is None or (request.version == 0 and not topics)
 
 
-def _spelled_out(request: RequestFrame, knowledge: ClusterFacts) -> RequestFrame:
+def _spelled_out(request: RequestFrame, knowledge: KnownTopics) -> RequestFrame:
     """Expand a Metadata request for all topics to their names, if they are known."""
     names = knowledge.topic_names() if _wants_all(request) else None
     if names is None:
@@ -172,7 +170,7 @@ def _spelled_out(request: RequestFrame, knowledge: ClusterFacts) -> RequestFrame
     return request._replace(body={**request.body, "topics": [{"name": name} for name in names]})
 
 
-def _split(fault: Fault, request: RequestFrame, knowledge: ClusterFacts) -> failures.Parts | None:
+def _split(fault: Fault, request: RequestFrame, knowledge: KnownTopics) -> failures.Parts | None:
     """Split a request's items by the filter; None if the API has no topics."""
     mirror = failures.mirror_of(request)
     if mirror is None:
@@ -220,7 +218,7 @@ class InjectedFaults(NamedTuple):
     def throttle_ms(self) -> int:
         return 0 if self.throttle is None else self.throttle.spec.ms or 0
 
-    def plan(self, request: RequestFrame, broker: int | None, knowledge: ClusterFacts) -> Plan:
+    def plan(self, request: RequestFrame, broker: int | None, knowledge: KnownTopics) -> Plan:
         """Return the processing of the request.
 
         A Produce with acks 0 that fails has no response: its connection must be closed.
@@ -241,7 +239,7 @@ class InjectedFaults(NamedTuple):
 
 
 def _failed(
-    fault: Fault, request: RequestFrame, broker: int | None, knowledge: ClusterFacts
+    fault: Fault, request: RequestFrame, broker: int | None, knowledge: KnownTopics
 ) -> Plan:
     """Return an error; only the rest of the request is processed."""
     api_key = request.api_key
@@ -269,7 +267,7 @@ def _all_refused(request: RequestFrame, response: Body) -> Plan:
     return Plan(None, request.body, lambda _: None if is_one_way else response)
 
 
-def _failed_metadata(fault: Fault, request: RequestFrame, knowledge: ClusterFacts) -> Plan:
+def _failed_metadata(fault: Fault, request: RequestFrame, knowledge: KnownTopics) -> Plan:
     """Process Metadata for brokers; topics get the error and are not created."""
     if _wants_all(request):
         return Plan(
@@ -293,7 +291,7 @@ def _failed_metadata(fault: Fault, request: RequestFrame, knowledge: ClusterFact
 
 
 def _failed_fetch(
-    fault: Fault, request: RequestFrame, broker: int | None, knowledge: ClusterFacts
+    fault: Fault, request: RequestFrame, broker: int | None, knowledge: KnownTopics
 ) -> Plan:
     """Process the session; its partitions get the error and no records.
 

@@ -4,6 +4,7 @@ Facts come from the machines of `recordings/history`; those about replication ar
 requests of brokers and of the controller, too.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
@@ -240,6 +241,16 @@ class PartitionTimeline:
         )
         return sorted(found, key=lambda each: each[0])
 
+    @cached_property
+    def _shown(self) -> list[int]:
+        """When requests arrived whose responses show the partition, sorted."""
+        return sorted(
+            each.line.time
+            for each in self._watched.replication.exchanges
+            if each.line.api in SHOWING
+            and any(not part.get("errorCode") for part in self._parts_shown(each))
+        )
+
     def _is_forwarded(self, line: RecordedRequest) -> bool:
         """Whether a broker sent it for a client whose request is in the recording, too."""
         return any(
@@ -373,12 +384,8 @@ class PartitionTimeline:
         last = max(past, key=lambda each: each.time, default=None)
         if last is None or last.api != "DELETE_TOPICS":
             return ""
-        is_there = any(
-            last.end < each.line.time <= seen.line.time
-            and any(not part.get("errorCode") for part in self._parts_shown(each))
-            for each in self._watched.replication.exchanges
-            if each.line.api in SHOWING
-        )
+        shown = bisect_right(self._shown, seen.line.time)
+        is_there = shown > 0 and last.end < self._shown[shown - 1]
         return f"The topic was deleted by {last.words}." if not is_there else ""
 
     def _parts_shown(self, exchange: RecordedExchange) -> Iterator[dict[str, Any]]:

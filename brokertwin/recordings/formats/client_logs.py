@@ -727,7 +727,13 @@ def _franz_go(text: str, _: bytes) -> Found:
             is_response=found["what"] == "read",
             body={},
         )
-    return _failure(text, _FRANZ_FAILURES)
+    for form, apis in _FRANZ_FAILURES:
+        found = form.search(text)
+        if found is not None:
+            part = found.groupdict()
+            name = part.get("name") or _first(_FRANZ_NAME.search(text))
+            return _Failure("", "", _keys_of(apis, part), name)
+    return None
 
 
 # Sarama
@@ -814,16 +820,6 @@ _READERS: tuple[Callable[[str, bytes], Found], ...] = (
     *(_librdkafka, _java, _old_java, _refusal, _kafka_python, _aiokafka, _kafkajs, _franz_go),
     _sarama,
 )
-
-
-def _failure(text: str, forms: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]) -> Found:
-    for form, apis in forms:
-        found = form.search(text)
-        if found is not None:
-            part = found.groupdict()
-            name = part.get("name") or _first(_FRANZ_NAME.search(text))
-            return _Failure("", "", _keys_of(apis, part), name)
-    return None
 
 
 def _keys_of(apis: tuple[str, ...], part: dict[str, Any]) -> tuple[int, ...]:

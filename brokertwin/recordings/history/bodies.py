@@ -48,12 +48,11 @@ class SentBatch(NamedTuple):
 
 def holders(api: str, body: Any) -> list[Holder]:
     if api == "PRODUCE":
-        batches = _batches(body)
         found = {
             Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
-            for _, _, batch in batches
+            for _, _, batch in _batches(body)
         }
-        return sorted(found, key=lambda holder: holder[:2]) if found else []
+        return sorted(found, key=lambda holder: holder[:2])
     if api == "ADD_PARTITIONS_TO_TXN" and body.get("transactions"):
         return [_holder(each, "") for each in body["transactions"]]
     if api == "WRITE_TXN_MARKERS":
@@ -150,15 +149,11 @@ def _holder(body: Any, prefix: str) -> Holder:
     )
 
 
-def topic_names_in(response: Any) -> dict[str, str]:
-    """Map topic ids to names, from a response."""
-    return dict(_names_in(response))
-
-
-def _names_in(part: Any) -> Iterator[tuple[str, str]]:
+def topic_names_in(part: Any) -> Iterator[tuple[str, str]]:
+    """The topic ids in a part of a response, with their names."""
     if isinstance(part, list):
         for each in part:
-            yield from _names_in(each)
+            yield from topic_names_in(each)
     elif isinstance(part, dict):
         topic_id = part.get("topicId")
         if topic_id and topic_id != ZERO_UUID and not part.get("errorCode"):
@@ -167,7 +162,7 @@ def _names_in(part: Any) -> Iterator[tuple[str, str]]:
                 yield topic_id, name
         for value in part.values():
             if value and type(value) in _NESTED:
-                yield from _names_in(value)
+                yield from topic_names_in(value)
 
 
 def topic_of(part: Any) -> str:

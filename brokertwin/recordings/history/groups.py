@@ -43,7 +43,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Also count the members."""
         found = super().expire(now, known)
-        self.membership.alive = self.membership.state_at(known.last, known).members
+        self.membership.alive = len(self.membership.alive_at(known.last, known))
         return found
 
     @property

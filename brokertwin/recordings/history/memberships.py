@@ -5,7 +5,7 @@ Source: ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-800, K
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -213,13 +213,11 @@ class GroupState(NamedTuple):
 
     Attributes:
         number: the generation or epoch; -1 if none is recorded.
-        members: members that have not left and whose sessions have not ended.
         shown: when a member that is there was heard of last, in ms since 1970; -1 if none is.
         is_empty: whether it has no members; None if the recording does not show all of them.
     """
 
     number: int
-    members: int
     shown: int
     is_empty: bool | None
 
@@ -300,20 +298,26 @@ class Membership(msgspec.Struct):
             self._bound()
 
     def state_at(self, time: float, known: KnownFacts) -> GroupState:
-        """Return the state at a time, in ms since 1970.
+        """Return the state at a time, in ms since 1970."""
+        return self.state_of(self.alive_at(time, known))
 
-        A classic member expires `session.timeout.ms` after its last request. When the last member
-        goes, the coordinator begins an empty generation (`GroupCoordinator.onCompleteJoin`).
+    def state_of(self, alive: Mapping[str, ObservedMember]) -> GroupState:
+        """Return the state if the sessions of these members have not ended.
+
+        When the last member goes, the coordinator begins an empty generation
+        (`GroupCoordinator.onCompleteJoin`).
         """
-        alive = self.alive_at(time, known)
         has_gone = bool(self.members) and not alive and self.is_whole
         number = self.number + (1 if has_gone else 0)
         is_empty = self.is_empty or has_gone
         shown = max((each.last.end for each in alive.values()), default=-1)
-        return GroupState(number, len(alive), shown, is_empty or (False if alive else None))
+        return GroupState(number, shown, is_empty or (False if alive else None))
 
     def alive_at(self, time: float, known: KnownFacts) -> dict[str, ObservedMember]:
-        """Return the members whose sessions have not ended at a time, in ms since 1970."""
+        """Return the members whose sessions have not ended at a time, in ms since 1970.
+
+        A classic member expires `session.timeout.ms` after its last request.
+        """
         found = self.members.items()
         return {name: each for name, each in found if not self._is_expired(each, time, known)}
 

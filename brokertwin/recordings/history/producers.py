@@ -232,7 +232,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         if line.api == MARKERS:
             aborts = [e for e in self.aborts if e.marker == line and e.requested is None]
             if aborts and self.transaction is not None:
-                self.transaction = self._aborted_by(aborts[0], exchange)
+                self.transaction = _aborted_by(self.transaction, aborts[0], exchange)
             if aborts and self.transaction is not None:
                 yield from self._end(exchange, known, causes=(aborts[0].cause,))
         elif line.api == "INIT_PRODUCER_ID":
@@ -246,29 +246,6 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
                 yield from self._end(exchange, known, is_committed=bool(body.get("committed")))
         elif self.ended is None or not self._is_before(exchange, self.ended):
             yield from self._take_in(exchange, known)
-
-    def _aborted_by(
-        self, abort: ObservedAbort, exchange: RecordedExchange
-    ) -> OpenTransaction | None:
-        """The transaction that a marker aborts; None if its begin is not known.
-
-        If the open one began earlier, its end is not recorded: only what the marker names is of
-        the aborted one.
-        """
-        opened, began = self.transaction, abort.began
-        if opened is None or began is None or began.line == opened.began:
-            return opened if began is not None else None
-        named = {
-            f"{topic['name']}-{number}"
-            for marker in exchange.request["markers"]
-            if marker["producerId"] == abort.producer_id
-            for topic in marker["topics"]
-            for number in topic["partitionIndexes"]
-        }
-        places = {place: count for place, count in opened.places.items() if place in named}
-        return OpenTransaction(
-            opened.number, abort.producer_id, began.epoch, began.line, places=places
-        )
 
     def _may_have_ended(self, opened: OpenTransaction, line: RecordedRequest) -> bool:
         """Return whether the coordinator may have aborted a transaction before a request to abort.
@@ -367,6 +344,30 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             places=ended.places,
             groups=ended.groups,
         )
+
+
+def _aborted_by(
+    opened: OpenTransaction, abort: ObservedAbort, exchange: RecordedExchange
+) -> OpenTransaction | None:
+    """The transaction that a marker aborts; None if its begin is not known.
+
+    If the open one began earlier, its end is not recorded: only what the marker names is of the
+    aborted one.
+    """
+    began = abort.began
+    if began is None:
+        return None
+    if began.line == opened.began:
+        return opened
+    named = {
+        f"{topic['name']}-{number}"
+        for marker in exchange.request["markers"]
+        if marker["producerId"] == abort.producer_id
+        for topic in marker["topics"]
+        for number in topic["partitionIndexes"]
+    }
+    places = {place: count for place, count in opened.places.items() if place in named}
+    return OpenTransaction(opened.number, abort.producer_id, began.epoch, began.line, places=places)
 
 
 def _codes_of(exchange: RecordedExchange, holder: Holder) -> list[int]:

@@ -1,7 +1,6 @@
 """What a recording lacks for a comparison: found before the search, which takes long."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from brokertwin.protocol.kafka_apis import FETCH
 from brokertwin.recordings.replay.recording import Exchange
@@ -53,8 +52,13 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             created |= {topic["name"] for topic in topics}
             is_placed &= all(topic.get("assignments") for topic in topics)
         elif each.api == "PRODUCE":
-            sent = (part for topic in each.body().get("topicData") or () for part in _parts(topic))
-            produces.append(all(part.get("batches") for part in sent))
+            produces.append(
+                all(
+                    part.get("batches")
+                    for topic in each.body().get("topicData") or ()
+                    for part in topic.get("partitionData") or ()
+                )
+            )
             for topic in response.get("responses") or ():
                 name = topic.get("name") or topic.get("topicId")
                 if any(part.get("baseOffset", 0) > 0 for part in topic["partitionResponses"]):
@@ -88,7 +92,3 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             " that depend on leaders differ. Compare the log of one broker, or create the topics"
             " with assigned replicas."
         )
-
-
-def _parts(topic: dict[str, Any]) -> list[dict[str, Any]]:
-    return topic.get("partitionData") or []

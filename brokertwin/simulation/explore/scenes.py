@@ -27,7 +27,8 @@ def scene_of(story: Story) -> dict[str, Any]:
     model = story.model
     if model.cluster.brokers > 1:
         raise NotPlayableError("a scene does not hold back messages between brokers")
-    settings, usual = settings_of(model.cluster).broker_settings, BrokerSettings()
+    settings = msgspec.to_builtins(settings_of(model.cluster).broker_settings)
+    usual = msgspec.to_builtins(BrokerSettings())
     topics = {"topicIds": {name: requests.topic_id(name) for name in model.cluster.topics}}
     steps = [
         _step(send, "setup", "", topics) | {"hidden": True}
@@ -56,11 +57,7 @@ def scene_of(story: Story) -> dict[str, Any]:
         "about": f"{model.about}. {story.violation}",
         "brokers": [1],
         "begin": T0,
-        "settings": {
-            name: value
-            for name, value in msgspec.to_builtins(settings).items()
-            if value != msgspec.to_builtins(usual)[name]
-        },
+        "settings": {name: each for name, each in settings.items() if each != usual[name]},
         "steps": steps,
     }
 

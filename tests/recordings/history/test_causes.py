@@ -315,9 +315,9 @@ def test_the_session_timeout_of_a_consumer_group_is_the_brokers() -> None:
     assert "session timeout of the broker" in sentences.cause(found)
 
 
-@pytest.mark.parametrize("connection", ["c", "d"])
-def test_a_member_of_a_coordinator_that_may_have_been_restarted_has_not_expired(
-    connection: str,
+@pytest.mark.parametrize(("broker", "connection"), [(1, "c"), (1, "d"), (2, "c")])
+def test_a_member_of_a_coordinator_that_may_be_another_or_restarted_has_not_expired(
+    broker: int, connection: str
 ) -> None:
     recording = SyntheticRecording()
     request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 6_000}
@@ -326,9 +326,10 @@ def test_a_member_of_a_coordinator_that_may_have_been_restarted_has_not_expired(
     refused = {"groupId": GROUP, "memberId": "a", "generationId": 1}
     recording.add("a", "HEARTBEAT", refused, {"errorCode": Error.UNKNOWN_MEMBER_ID}, at=9_000)
     recording.exchanges[-1] = msgspec.structs.replace(
-        recording.exchanges[-1], connection=connection
+        recording.exchanges[-1], broker=broker, connection=connection
     )
-    assert [type(each) for each in refusal(recording)] == [MemberExpired] * (connection == "c")
+    has_expired = (broker, connection) == (1, "c")
+    assert [type(each) for each in refusal(recording)] == [MemberExpired] * has_expired
 
 
 def test_the_generation_of_the_request_is_no_cause_of_its_refusal() -> None:

@@ -11,10 +11,9 @@ from brokertwin.state.cell import apply as applied
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import ViolationError, hold
-from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
-from brokertwin.state.core.tables import MachineTables, Table
+from brokertwin.state.core.tables import MachineTables, Table, machine_prefix
 from brokertwin.state.transactions import transactional_offsets
 from tests.support.histories import observing, seeded
 
