@@ -37,8 +37,8 @@ SETTINGS = {
     "producer.id.expiration.check.interval.ms": "500",
     "super.users": "User:ANONYMOUS",
 }
-"""Of the recorded broker, besides those of the embedded broker: Kafka's default, an interval that is
-seen only with a short producer.id.expiration.ms, and rights that only an authorizer reads."""
+"""Of the recorded broker, besides those of the embedded broker: Kafka's default, an interval that
+is seen only with a short producer.id.expiration.ms, and rights that only an authorizer reads."""
 
 CLUSTER = 3
 """Brokers of the cluster that scenarios for several brokers are recorded with."""
