@@ -193,7 +193,8 @@ class OffsetSource(NamedTuple):
                 f"{self.text} has no committed offset that can be read.",
                 "It may be a directory of `brokertwin offsets import`, a .csv file, or the output"
                 " of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder`, `kcat -J`,"
-                " `kafka-consumer-groups --describe`, rpk, kaf, AKHQ or Burrow.",
+                " `kafka-consumer-groups --describe`, rpk, kaf, kafkactl, AKHQ or"
+                " Burrow.",
             )
 
 
