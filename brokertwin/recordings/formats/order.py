@@ -204,17 +204,17 @@ class Sorter:
 
 def _run(descriptor: int, start: int, end: int) -> Iterator[OrderedLine]:
     """Yield the entries of a run, read in pieces."""
-    held = b""
-    while start < end or held:
+    held, at = b"", 0
+    while start < end or at < len(held):
         need = _HEAD.size
-        if len(held) >= need:
-            time, place, is_marked, connection, number, size = _HEAD.unpack_from(held)
+        if len(held) - at >= need:
+            time, place, is_marked, connection, number, size = _HEAD.unpack_from(held, at)
             need += size
-            if len(held) >= need:
-                document = held[_HEAD.size : need]
+            if len(held) - at >= need:
+                document = held[at + _HEAD.size : at + need]
                 yield OrderedLine(time, place, is_marked, connection, number, document)
-                held = held[need:]
+                at += need
                 continue
         piece = os.pread(descriptor, min(max(READ_BYTES, need), end - start), start)
         start += len(piece)
-        held += piece
+        held, at = held[at:] + piece, 0
