@@ -81,21 +81,21 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
     Raises:
         UserError: the topic does not exist, or Kafka does not respond.
     """
-    found = existing(admin_client(client), client).get(topic)
-    if found is None:
+    count = existing(admin_client(client), client).get(topic)
+    if count is None:
         raise UserError(
             f"Kafka at {client.bootstrap} has no topic {topic}.",
             "Check --prefix; `brokertwin run` creates the topics.",
         )
-    return found
+    return count
 
 
 def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
     """Return the end offsets of non-empty partitions."""
-    found = {
+    ends = {
         number: first_and_end(reader, TopicPartition(topic, number)) for number in range(partitions)
     }
-    return {number: end for number, (first, end) in found.items() if end > first}
+    return {number: end for number, (first, end) in ends.items() if end > first}
 
 
 def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
@@ -107,8 +107,8 @@ def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int
 
 def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> dict[int, int]:
     wanted = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
-    found = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
-    return {each.partition: each.offset for each in found if each.offset >= 0}
+    offsets = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
+    return {each.partition: each.offset for each in offsets if each.offset >= 0}
 
 
 def when_there(request: Callable[[], T], not_yet: Collection[int]) -> T:
