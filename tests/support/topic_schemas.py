@@ -60,7 +60,10 @@ class Response(msgspec.Struct, rename="camel"):
 
 
 class DeadLetter(msgspec.Struct, rename="camel"):
-    """A refused event: its position in `requests`, the reason, and up to 64 KiB of its text."""
+    """A refused event: its position in `requests`, the reason, and up to 64 KiB of its text.
+
+    `packIndex` is its place in a pack.
+    """
 
     cell: str
     partition: Int32
@@ -70,6 +73,7 @@ class DeadLetter(msgspec.Struct, rename="camel"):
     input_bytes: int
     input: str = ""
     input_base64: str = ""
+    pack_index: Int32 = 0
 
 
 class Timer(msgspec.Struct, rename="camel"):
@@ -91,7 +95,9 @@ OFFSETS = (
     " the versions that Kafka 4.3.1 writes; null is a tombstone"
 )
 TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
-    "requests": ("the name of the cell", "JSON", (Event,)),
+    "requests": ("the name of the cell",
+                 "JSON; or a pack of at most 1,000 events: a JSON text sequence (RFC 7464)",
+                 (Event,)),
     "responses": ("none; `replyTo` of the request is the partition", "JSON",
                   (Response, BrokerChange)),
     "records": ("the name of the cell", "JSON", (RecordEntry,)),
