@@ -34,7 +34,7 @@ from tests.score.damage import DAMAGES, Lines
 from tests.score.goldens import Golden, golden, names
 from tests.score.judges import Judged, Verdict, judged
 from tests.score.known_truth import KnownTruth
-from tests.score.missing import Expected, expected
+from tests.score.missing import expected
 from tests.support.live import LiveMachines, cut
 
 TOLERANCE_MS = 150
@@ -79,14 +79,14 @@ class Score(NamedTuple):
         found: expected statements that were made, by kind; only of whole logs.
         missing: expected statements that were not made, by kind.
         false: the false statements.
-        absent: the missing ones, with their seeds.
+        absent: the missing ones, with their seeds, as text: processes pass it on.
     """
 
     counts: Counter[tuple[str, str, Verdict]]
     found: Counter[str]
     missing: Counter[str]
     false: list[FalseStatement]
-    absent: list[tuple[int | str, Expected | str]]
+    absent: list[tuple[int | str, str]]
 
     @classmethod
     def empty(cls) -> "Score":
@@ -199,7 +199,7 @@ def score_of(history: History, seed: int, cases: Iterable[tuple[str, str]]) -> S
                 is_there = any(map(wanted.is_by, found))
                 (score.found if is_there else score.missing)[wanted.kind] += 1
                 if not is_there:
-                    score.absent.append((seed, wanted))
+                    score.absent.append((seed, str(wanted)))
     return score
 
 

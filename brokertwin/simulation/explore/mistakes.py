@@ -1,6 +1,7 @@
 """Mistakes in a model, reported in one line."""
 
 import contextlib
+import difflib
 import inspect
 import traceback
 from collections.abc import Collection, Iterable, Iterator
@@ -25,6 +26,8 @@ def check_model(model: Model) -> None:
         is_sequence = isinstance(parts, (tuple, list))
         if not is_sequence or not all(isinstance(each, kind) for each in parts):
             raise ModelError(f"{field} is no tuple of objects of {kind.__name__}, like (One(),)")
+        for each in parts:
+            _check_methods(type(each), kind)
     for client in model.clients:
         kind_name = type(client).__name__
         name = getattr(client, "name", None)
@@ -37,6 +40,26 @@ def check_model(model: Model) -> None:
     for invariant in model.invariants:
         if type(invariant).check is Invariant.check:
             raise ModelError(f"{invariant.name} has no method check(ghost, view)")
+
+
+def _check_methods(kind: type, base: type) -> None:
+    """Refuse methods that the search would never call, or could not."""
+    hooks = dict(inspect.getmembers(base, inspect.isfunction))
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        if name not in hooks:
+            near = difflib.get_close_matches(name, hooks, n=1, cutoff=0)[0]
+            raise ModelError(
+                f"{kind.__name__}.{name} is no method of {base.__name__}; the nearest is {near}."
+                " The name of a helper begins with _"
+            )
+        parameters = inspect.signature(hooks[name]).parameters
+        try:
+            inspect.signature(method).bind(*parameters)
+        except TypeError as error:
+            given = ", ".join(each.lstrip("_") for each in parameters)
+            raise ModelError(f"{kind.__name__}.{name} must take ({given}): {error}") from None
 
 
 def checked_sends(owner: str, sends: Any, brokers: Collection[int]) -> tuple[Send, ...]:

@@ -190,7 +190,22 @@ MISTAKES = {
     "a misspelt check": (
         "def check(",
         "def checks(",
+        "WrittenOnce.checks is no method of Invariant; the nearest is check. The name of a helper",
+    ),
+    "no check": (
+        "def check(",
+        "def _check(",
         "Cannot explore counter: WrittenOnce has no method check(ghost, view).",
+    ),
+    "a misspelt hook": (
+        "    def receives(",
+        "    def on_restrt(self, state):\n        return 0\n\n    def receives(",
+        "Writer.on_restrt is no method of Client; the nearest is restarts.",
+    ),
+    "a parameter too few": (
+        "def check(self, ghost, view)",
+        "def check(self, view)",
+        "WrittenOnce.check must take (self, ghost, view): too many positional arguments.",
     ),
     "check returns a bool": (
         'return f"{sorted(twice)} is there twice" if twice else None',
