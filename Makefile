@@ -64,7 +64,7 @@ score: $(VENV)/.installed ## are statements of audit and live true? SEEDS=1000 s
 clauses: $(VENV)/.installed ## break the clauses of docs/seeds.md one by one: does the named test fail? ONLY="000 002.9"
 	@$(BIN)/python -m tests.clauses.check $(ONLY)
 
-mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
+mutants: $(VENV)/.installed ## change small things in rooms (ROOMS="recordings/audit"): does a test notice each?
 	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)
 
 bench: java $(VENV)/.installed $(VENV)/.jars ## logs, an event in the core, the gateway beside a real Kafka: tables and plots

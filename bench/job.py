@@ -56,7 +56,7 @@ from brokertwin.settings import Settings, default_home, load
 from brokertwin.sinks.topic_writer import NewRow, write_all
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.murmur2 import partition_of
-from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.job import SINK
@@ -238,7 +238,7 @@ def run_loop(bed: JobBed) -> None:
         NewRow(row.key.decode(), out.value or b"", row.partition, out.id)
         for row in read_all(bed.client, REQUESTS)
         if row.key is not None and row.value is not None
-        for out in cells[row.key].handle(row.value, Position(row.partition, row.offset))
+        for out in cells[row.key].handle(row.value, row.position)
         if out.topic == RESPONSES
     )
     write_all(bed.client, bed.topic("loop"), rows)

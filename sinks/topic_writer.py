@@ -1,6 +1,6 @@
 """Writing rows to a topic outside Spark: in order, with an error for each lost row."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -9,6 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topics import writer_configuration
+from brokertwin.state.core.packs import PACK_BYTES_MAX, packed
 from brokertwin.wording import counted
 
 FLUSH_S = 60.0
@@ -88,12 +89,35 @@ def reason_of(error: KafkaError) -> str:
     return error.str().removeprefix(AT_ONCE)
 
 
-def write_all(
-    client: ClientProperties,
-    topic: str,
-    rows: Iterable[NewRow],
-    on_delivered: Callable[[], None] = lambda: None,
-) -> None:
+def in_packs(rows: Iterable[NewRow], events_max: int) -> Iterator[NewRow]:
+    """Pack up to `events_max` events of a cell into one row, in the order of each cell.
+
+    A pack has the id of its first event.
+    """
+    waiting: dict[str, list[NewRow]] = {}
+    sizes: dict[str, int] = {}
+    for row in rows:
+        pack, size = waiting.setdefault(row.key, []), sizes.get(row.key, 0) + len(row.value)
+        if pack and size > PACK_BYTES_MAX:
+            yield _pack(pack)
+            pack.clear()
+            size = len(row.value)
+        pack.append(row)
+        if len(pack) == events_max:
+            yield _pack(pack)
+            pack.clear()
+            size = 0
+        sizes[row.key] = size
+    yield from (_pack(pack) for pack in waiting.values() if pack)
+
+
+def _pack(rows: list[NewRow]) -> NewRow:
+    if len(rows) == 1:
+        return rows[0]
+    return rows[0]._replace(value=packed(row.value for row in rows))
+
+
+def write_all(client: ClientProperties, topic: str, rows: Iterable[NewRow]) -> None:
     """Write rows in order and wait for delivery. Raises UserError if some rows failed."""
     failures: list[str] = []
     taken = 0
@@ -101,7 +125,6 @@ def write_all(
     def delivered() -> None:
         nonlocal taken
         taken += 1
-        on_delivered()
 
     writer = TopicWriter(client, topic, delivered, failures.append)
     for row in rows:
@@ -110,6 +133,6 @@ def write_all(
     if left or failures:
         reason = failures[0] if failures else "no response"
         raise UserError(
-            f"Kafka did not accept {counted(left + len(failures), 'event')}: {reason}.",
+            f"Kafka did not accept {counted(left + len(failures), 'row')}: {reason}.",
             f"It accepted {taken:,}.",
         )

@@ -59,7 +59,7 @@ OF_A_CLONE = (
 WITHOUT_KAFKA = {
     *("docs/CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
     "checkpoints.example/README.md",
-    *("docs/assistants.md", "docs/page.md", "docs/simulation.md", "docs/testing.md"),
+    *("docs/page.md", "docs/testing.md"),
     *("docs/watching.md", "docs/query.md", "docs/settings.md"),
     "docs/tutorials/audit-a-request-log.md",
     "docs/tutorials/move-offsets.md",

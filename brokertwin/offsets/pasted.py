@@ -4,7 +4,8 @@
     kafka-dump-log                 with --offsets-decoder, of Kafka 1 to 4
     kcat -J                        messages of __consumer_offsets
     kafka-consumer-groups          --describe, --reset-offsets, --export: offsets without history
-    rpk, kaf                       `group describe`: the same
+    rpk, kaf, kafkactl             `group describe`: the same
+    Confluent CLI                  `kafka consumer group lag list`: the same
     AKHQ, Burrow and others        JSON of groups: the same
     kafka_exporter                 its metrics, and kafka-lag-exporter's: the same
     MirrorMaker 2                  CheckpointFormatter: the offsets of the target cluster
@@ -14,7 +15,8 @@ most of these outputs lack. Each regular expression takes a time in proportion t
 
 Source: OffsetsMessageFormatter, DumpLogSegments, GroupMetadataManager.formatRecordKeyAndValue,
 OffsetAndMetadata.toString, ConsumerGroupCommand and Checkpoint in Kafka 0.10 to 4.3; kcat's json.c,
-kaf's group.go, AKHQ's ConsumerGroup, Burrow's ConsumerGroupStatus.
+kaf's group.go, kafkactl's consumer-group-operation.go, the Confluent CLI's goldens of `lag list`,
+AKHQ's ConsumerGroup, Burrow's ConsumerGroupStatus.
 """
 
 import json
@@ -85,7 +87,15 @@ MARKER = re.compile(r" endTxnMarker: (COMMIT|ABORT)")
 
 HEADER = re.compile(
     r"(?:GROUP\s+)?TOPIC\s+PARTITION\s+(?:LEADER-EPOCH\s+)?(?:CURRENT|NEW)-OFFSET(?:\s.*)?"
+    r"|TOPIC\s+PARTITION\s+NEWEST_OFFSET\s+OLDEST_OFFSET\s+CONSUMER_OFFSET\s+LEAD\s+LAG"
 )
+COLUMNS = {
+    "NEW-OFFSET": "CURRENT-OFFSET",
+    "CONSUMER_OFFSET": "CURRENT-OFFSET",
+    "NEWEST_OFFSET": "LOG-END-OFFSET",
+    "OLDEST_OFFSET": "LOG-START-OFFSET",
+}
+"""Other names of columns: of `--reset-offsets`, and of kafkactl."""
 EXPORTED = re.compile(
     r"(?:\"(?P<quoted>[^\"]+)\",|(?P<group>[^\",]+),)?\"?(?P<topic>[\w.-]+)\"?,"
     r"(?P<partition>\d+),(?P<offset>\d+)"
@@ -97,6 +107,9 @@ METRIC = re.compile(
 LABEL = re.compile(r"(\w+)=\"((?:[^\"\\]|\\.)*)\"")
 HEADER_OF_KAF = re.compile(r"Partition\s+Group Offset\s+High Watermark\s.*")
 COLUMNS_OF_KAF = ["PARTITION", "CURRENT-OFFSET"]
+NAMES_OF_CONFLUENT = {"Consumer Group", "Topic", "Partition", "Current Offset"}
+"""Cells of the Confluent CLI's header, in any order, among others; `|` is between cells."""
+
 GROUP_OF_OTHERS = re.compile(r"(?:GROUP|Group ID:)\s+(?P<group>\S+)")
 TOPIC_OF_KAF = re.compile(r"(?P<topic>[\w.-]+):")
 CHECKPOINT = re.compile(
@@ -114,10 +127,12 @@ OTHERS = {
 NAMES = {
     "groupid": "group",
     "consumergroupid": "group",
+    "consumergroup": "group",
     "topicname": "topic",
     "partitionid": "partition",
     "currentoffset": "offset",
     "groupoffset": "offset",
+    "consumeroffset": "offset",
 }
 """Names of fields in the JSON of tools, in lower case and without underscores."""
 
@@ -157,6 +172,7 @@ class PastedOffsets:
         self._group = group
         self._partition = -1
         self._columns: list[str] = []
+        self._cells: list[str] = []
         self._prefix = 0
         self._producer: int | None = None
         self._topic = ""
@@ -183,41 +199,45 @@ class PastedOffsets:
             self.unread[self._begun_at] = CUT
 
     def _read(self, number: int, text: str) -> Iterator[OffsetMove]:
-        if found := FORMATTED.fullmatch(text):
-            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
-            value = None if found["value"] in TOMBSTONES else _value(found["value"])
+        if match := FORMATTED.fullmatch(text):
+            key = OffsetKey(match["group"], match["topic"], int(match["partition"]))
+            value = None if match["value"] in TOMBSTONES else _value(match["value"])
             yield self._moved(_at(number, value), key, value)
-        elif found := DUMPING.fullmatch(text):
-            self._partition = int(found["partition"])
-        elif found := DUMPED.fullmatch(text):
-            yield from self._dumped(number, text, found)
-        elif found := HEADER.search(text):
-            self._columns = found[0].replace("NEW-OFFSET", "CURRENT-OFFSET").split()
-            self._prefix = found.start()
+        elif match := DUMPING.fullmatch(text):
+            self._partition = int(match["partition"])
+        elif match := DUMPED.fullmatch(text):
+            yield from self._dumped(number, text, match)
+        elif match := HEADER.search(text):
+            self._columns = [COLUMNS.get(each, each) for each in match[0].split()]
+            self._prefix = match.start()
+        elif {*(cells := [each.strip() for each in text.split("|")])} >= NAMES_OF_CONFLUENT:
+            self._cells = cells
+        elif self._cells and "|" in text:
+            self._of_confluent(cells)
         elif HEADER_OF_KAF.fullmatch(text):
             self._columns, self._prefix = COLUMNS_OF_KAF, 0
-        elif found := CHECKPOINT.fullmatch(text):
-            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
-            self.described[key] = int(found["offset"])
-        elif not self._columns and (found := EXPORTED.fullmatch(text)):
+        elif match := CHECKPOINT.fullmatch(text):
+            key = OffsetKey(match["group"], match["topic"], int(match["partition"]))
+            self.described[key] = int(match["offset"])
+        elif not self._columns and (match := EXPORTED.fullmatch(text)):
             key = OffsetKey(
-                self._named(found["quoted"] or found["group"]),
-                found["topic"],
-                int(found["partition"]),
+                self._named(match["quoted"] or match["group"]),
+                match["topic"],
+                int(match["partition"]),
             )
-            self.described[key] = int(found["offset"])
-        elif found := METRIC.fullmatch(text):
-            self._measured(dict(LABEL.findall(found["labels"])), float(found["offset"]))
+            self.described[key] = int(match["offset"])
+        elif match := METRIC.fullmatch(text):
+            self._measured(dict(LABEL.findall(match["labels"])), float(match["offset"]))
         elif why := next((why for start, why in OTHERS.items() if text.startswith(start)), ""):
             raise ValueError(why)
-        elif found := GROUP_OF_OTHERS.fullmatch(text):
-            self._group, self._columns = found["group"], []
-        elif self._columns is not COLUMNS_OF_KAF and (found := TOPIC_OF_KAF.fullmatch(text)):
-            self._topic = found["topic"]
-        elif found := NO_MEMBERS.fullmatch(text):
-            self._group, self._columns = found["group"], []
+        elif match := GROUP_OF_OTHERS.fullmatch(text):
+            self._group, self._columns = match["group"], []
+        elif self._columns is not COLUMNS_OF_KAF and (match := TOPIC_OF_KAF.fullmatch(text)):
+            self._topic = match["topic"]
+        elif match := NO_MEMBERS.fullmatch(text):
+            self._group, self._columns = match["group"], []
         elif not text:
-            self._columns = []
+            self._columns, self._cells = [], []
         elif self._columns:
             self._described(text[self._prefix :].split())
 
@@ -292,10 +312,10 @@ class PastedOffsets:
 
     # kafka-dump-log
 
-    def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[OffsetMove]:
+    def _dumped(self, number: int, text: str, match: re.Match[str]) -> Iterator[OffsetMove]:
         """Parse a line of a batch, a record, or a transaction marker."""
         transactional = TRANSACTIONAL.search(text)
-        rest = found["rest"]
+        rest = match["rest"]
         if transactional is not None and (producer := PRODUCER.search(text)):
             self._producer = int(producer[1]) if transactional[1] == "true" else None
         elif marker := MARKER.search(rest):
@@ -303,16 +323,22 @@ class PastedOffsets:
             yield from (self._moved(*each) for each in held if marker[1] == "COMMIT")
         elif " payload:" in (record := rest.partition(" key: ")[2]):
             key, _, payload = record.partition(" payload:")
-            decoded = _dumped_offset(key, payload.removeprefix(" "), int(found["time"]))
+            decoded = _dumped_offset(key, payload.removeprefix(" "), int(match["time"]))
             if decoded is None:
                 return
-            row = CoordinatorRow(self._partition, int(found["at"]), int(found["time"]), b"", None)
+            row = CoordinatorRow(self._partition, int(match["at"]), int(match["time"]), b"", None)
             if self._producer is None:
                 yield self._moved(row, *decoded)
             else:
                 self._pending[self._partition, self._producer].append((row, *decoded))
 
     # tables
+
+    def _of_confluent(self, cells: list[str]) -> None:
+        row = dict(zip(self._cells, cells, strict=True))
+        key = OffsetKey(row["Consumer Group"], row["Topic"], int(row["Partition"]))
+        if (offset := int(row["Current Offset"])) >= 0:
+            self.described[key] = offset
 
     def _described(self, parts: list[str]) -> None:
         """Parse a row of a table; names of groups can contain spaces, last columns be empty."""
@@ -333,7 +359,7 @@ class PastedOffsets:
             raise ValueError("the row does not fit the columns of the table")
         row = next(filter(_has_its_lag, rows), rows[0])
         group = self._named(row.get("GROUP"))
-        if row["CURRENT-OFFSET"] != NO_OFFSET:
+        if row["CURRENT-OFFSET"].isdecimal():
             key = OffsetKey(group, row["TOPIC"], int(row["PARTITION"]))
             self.described[key] = int(row["CURRENT-OFFSET"])
 
@@ -385,6 +411,10 @@ def _of_tool(value: Any, around: dict[str, Any]) -> Iterator[tuple[OffsetKey, in
         named[NAMES.get(plain, plain)] = part
     if "offsets" in named and "group" not in {*named, *around}:  # AKHQ
         named["group"] = named.get("id")
+    if isinstance(named.get("group"), dict):  # kafkactl
+        named["group"] = named["group"].get("Name")
+    if "partitions" in named and "name" in named:
+        named["topic"] = named["name"]
     known = around | {
         name: named[name] for name in ("group", "topic", "partition") if name in named
     }
@@ -422,10 +452,10 @@ def _at(number: int, value: OffsetCommitValue | None) -> CoordinatorRow:
 
 
 def _value(text: str) -> OffsetCommitValue:
-    found = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
-    if found is None:
+    match = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
+    if match is None:
         raise ValueError(f"not an offset as Kafka prints it: {text}")
-    named = found.groupdict()
+    named = match.groupdict()
     epoch, metadata = named.get("epoch"), named["metadata"]
     return OffsetCommitValue(
         int(named["offset"]),
@@ -459,13 +489,13 @@ def _dumped_offset(
     if key.startswith("{"):
         value = msgspec.json.decode(payload) if payload.startswith("{") else None
         return _json_offset(msgspec.json.decode(key), value)
-    found = DECODED_KEY.fullmatch(key)
-    if found is None:
+    match = DECODED_KEY.fullmatch(key)
+    if match is None:
         return None
     made = OffsetKey(
-        found["group"] or found["old_group"],
-        found["topic"] or found["old_topic"],
-        int(found["partition"] or found["old_partition"]),
+        match["group"] or match["old_group"],
+        match["topic"] or match["old_topic"],
+        int(match["partition"] or match["old_partition"]),
     )
     if payload in TOMBSTONES:
         return made, None

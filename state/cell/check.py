@@ -151,11 +151,11 @@ class Checker:
 
     def hold(self, cell: Cell) -> None:
         """Raise ViolationError if an invariant is violated after an event."""
-        found = cell.tables.take_touched()
+        touched = cell.tables.take_touched()
         keys = (
             None
-            if found is None
-            else {name: dict.fromkeys(each) for name, each in found.items() if each}
+            if touched is None
+            else {name: dict.fromkeys(each) for name, each in touched.items() if each}
         )
         self._looks += 1
         self._since_begun = _joined(self._since_begun, keys)

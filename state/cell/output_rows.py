@@ -59,7 +59,7 @@ class Rows:
 
     def begin(self, position: Position) -> None:
         """Start with the event at a position; `rows` is a new list."""
-        self._ids_begin = f"{self._name}/{position.partition}/{position.offset}/"
+        self._ids_begin = f"{self._name}/{position.place}/"
         self.position = position
         self.rows: list[Output] = []
         self._ordinal = 0

@@ -68,12 +68,12 @@ def is_noticed(copy: Path, each: Break, row: Row) -> bool:
     source = path.read_text("utf-8")
     path.write_text(broken(each, source), "utf-8")
     try:
-        return _run(copy, row.tests) == FAILED
+        return run_tests(copy, row.tests) == FAILED
     finally:
         path.write_text(source, "utf-8")
 
 
-def _run(copy: Path, tests: list[str]) -> int:
+def run_tests(copy: Path, tests: list[str], output: str = os.devnull, *plugins: object) -> int:
     """Run tests in a child that has the libraries but none of the project's modules."""
     child = os.fork()
     if child:
@@ -83,14 +83,16 @@ def _run(copy: Path, tests: list[str]) -> int:
     os.chdir(copy)
     sys.path.insert(0, str(copy))
     sys.dont_write_bytecode = True
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *LIMIT, *tests])
+    with open(output, "w") as written:  # noqa: PTH123 - may be a device
+        os.dup2(written.fileno(), 1)
+        os.dup2(written.fileno(), 2)
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *LIMIT, *tests]
+        code = pytest.main(arguments, plugins)
+        sys.stdout.flush()
     os._exit(code)
 
 
-def _copied(folder: Path) -> Path:
+def copied(folder: Path) -> Path:
     names = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
@@ -118,7 +120,7 @@ def main(wanted: list[str]) -> int:
     missed = 0
     touched: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
-        copy = _copied(Path(folder))
+        copy = copied(Path(folder))
         for each in _selected(wanted):
             for row in rows_of(each):
                 is_seen = is_noticed(copy, each, row)

@@ -1,31 +1,33 @@
-"""A sample of small changes to the code of a room: how many of them do the room's own tests notice?
+"""A sample of small changes to the code of a room: how many of them do its tests notice?
 
-python -m tests.mutants.sample ROOM… [--count N] [--seed S]      a room: state/logs, or clients
+python -m tests.mutants.sample ROOM… [--count N] [--seed S]      a room: state/logs, or a file
 
-Nobody chose these: one comparison, `and`, `or`, `not`, plus,
-minus, number or truth value is another. Each is tried in a copy, with the tests of the room; what
-they do not notice, in `state`, with those of the APIs, and with the recordings of real brokers,
-which the machine has to agree with. Those not found are printed to be read: some change nothing
-that anyone could see.
+The changes are drawn: another comparison or error code, a condition negated, `and`, `or`, plus,
+minus, a number or a truth value replaced, a statement left out. The tests that call the changed
+function run in a copy, the fast ones first. Each change is printed with the first failure. Some
+changes are without effect.
 """
 
 import argparse
 import ast
 import random
-import shutil
-import subprocess
+import resource
 import sys
 import tempfile
-import time
-from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.sources import PACKAGES, ROOT, folder_of
+from tests.clauses.check import copied, run_tests, say
+from tests.mutants import reach
+from tests.support.sources import ROOT, folder_of
 
-PATIENCE_S, SLOWER = 60.0, 10
-"""A run of tests is endless above this duration, and this multiple of the unchanged one."""
+BUDGET_S, CPU_S = 30.0, 300
+"""CPU time of the unchanged tests that run for a change; a run is endless above the other one."""
+SHOWN = 4
+"""Number of lines of a failure that are shown."""
+
+LIVE = "not (spark or kafka or browser or site or processes or clients or full)"
 AGREEMENT = "tests/recordings/replay/test_agreement.py"
 OF_APIS, OF_CELLS = "tests/state/apis", "tests/state/cell"
 OF_JOURNALS = "tests/gateway/engine/test_journal.py"
@@ -51,9 +53,6 @@ OTHERS: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-CACHES = shutil.ignore_patterns("__pycache__")
-
-
 class Change(NamedTuple):
     """A file of the project, the line, its statement before and after, and the file's new text."""
 
@@ -64,6 +63,18 @@ class Change(NamedTuple):
     text: str
 
 
+PLAIN = (ast.Name, ast.Attribute, ast.Call)
+OTHER_CODE = "UNKNOWN_SERVER_ERROR"
+
+
+def _left_out(node: ast.Expr | ast.Assign | ast.AugAssign) -> ast.Expr:
+    """A statement without effect. A function with `yield` remains a generator."""
+    value = node.value
+    is_yield = isinstance(value, ast.Yield | ast.YieldFrom)
+    nothing = ast.YieldFrom(ast.Tuple([], ast.Load())) if is_yield else ast.Constant(...)
+    return ast.Expr(nothing)
+
+
 def changed(node: ast.AST) -> ast.AST | None:
     """A node that is another, or none where this kind of node stays."""
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -72,6 +83,19 @@ def changed(node: ast.AST) -> ast.AST | None:
         return ast.Constant(node.value + 1)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return node.operand
+    if isinstance(node, ast.If | ast.IfExp) and isinstance(node.test, PLAIN):
+        other_branch = deepcopy(node)
+        other_branch.test = ast.UnaryOp(ast.Not(), node.test)
+        return other_branch
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Yield | ast.YieldFrom):
+        return _left_out(node)
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript):
+        return _left_out(node)
+    if isinstance(node, ast.AugAssign):
+        return _left_out(node)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        is_code = node.value.id == "Error" and node.attr.isupper() and node.attr != OTHER_CODE
+        return ast.Attribute(node.value, OTHER_CODE, node.ctx) if is_code else None
     if isinstance(node, ast.BoolOp | ast.BinOp) and type(node.op) in OTHERS:
         other = deepcopy(node)
         other.op = OTHERS[type(node.op)]()  # type: ignore[assignment]
@@ -124,101 +148,88 @@ def change_of(file: Path, number: int, root: Path = ROOT) -> Change:
     return Change(name, replacing.line, replacing.before, replacing.after, text)
 
 
-def copy_to(directory: Path, broken: str) -> Path:
-    """Copy the files for the tests of one package; return the copy of the package.
-
-    The package to be broken and the tests are copies, everything else is a link.
-    """
-    package = directory / "brokertwin"
-    package.mkdir()
-    for file in (ROOT / "brokertwin").glob("*.py"):
-        (package / file.name).symlink_to(file)
-    for name in set(PACKAGES) - {"brokertwin"}:
-        if folder_of(name).parent == ROOT:
-            (directory / name).symlink_to(package / name)
-        if name != broken:
-            (package / name).symlink_to(folder_of(name))
-    for name in ("pyproject.toml", "docs", "examples"):
-        (directory / name).symlink_to(ROOT / name)
-    (directory / "tests").mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
-    for folder in (each for each in (ROOT / "tests").iterdir() if each.is_dir()):
-        if folder.name in (broken, "support"):
-            shutil.copytree(folder, directory / "tests" / folder.name, ignore=CACHES)
-        elif folder.name != "__pycache__":
-            (directory / "tests" / folder.name).symlink_to(folder)
-    return Path(shutil.copytree(folder_of(broken), package / broken, ignore=CACHES))
-
-
 def tests_of(room: str) -> list[str]:
-    """Return the tests that should notice a change in a room, the nearest ones first."""
+    """Return the tests that should notice a change in a room."""
     own = f"tests/{room}"
     if own in (OF_APIS, OF_CELLS):
         others = [f"tests/state/{each}" for each in OTHER_ROOMS]
         return [*dict.fromkeys([own, OF_APIS, *others, OF_JOURNALS]), AGREEMENT]
-    if room.startswith("recordings/"):
-        return [own, "tests/recordings/audit", "tests/score"]
+    if room.startswith("recordings"):
+        return ["tests/recordings", "tests/score"]
     return [own, OF_APIS, AGREEMENT] if room.startswith("state/") else [own]
 
 
-def who_notices(room: str, change: Change | None, patience_s: float | None = None) -> str:
-    """The tests that turn red, or never end; empty where none does. None changes nothing."""
-    with tempfile.TemporaryDirectory() as directory:
-        package = room.partition("/")[0]
-        copy_to(Path(directory), package)
-        if change is not None:
-            (Path(directory) / "brokertwin" / change.file.removeprefix("brokertwin/")).write_text(
-                change.text, "utf-8"
-            )
-        return next((each for each in tests_of(room) if _turn_red(each, directory, patience_s)), "")
+class Limit:
+    """A plugin that ends a run that does not end."""
+
+    @staticmethod
+    def pytest_configure() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
 
 
-def _turn_red(tests: str, directory: str, patience_s: float | None) -> bool:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider"]
-    command += ["-m", "not spark and not kafka and not processes and not clients", tests]
+def who_notices(copy: Path, change: Change, tests: list[str]) -> str:
+    """The first failure; empty if there is none."""
+    path = copy / change.file
+    source = path.read_text("utf-8")
+    path.write_text(change.text, "utf-8")
+    output = copy / "output"
     try:
-        done = subprocess.run(
-            command, cwd=directory, capture_output=True, check=False, timeout=patience_s
-        )
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+        code = run_tests(copy, ["--tb=short", "--timeout=600", *tests], str(output), Limit())
+    finally:
+        path.write_text(source, "utf-8")
+    if not code:
+        return ""
+    lines = output.read_text("utf-8").splitlines()
+    said = [each for each in lines if each.startswith("E  ")][:SHOWN]
+    test = next((each for each in lines if each.startswith(("FAILED", "ERROR"))), f"exit {code}")
+    return " ".join(" ".join([test.partition(" - ")[0], *said]).split())
 
 
 def sample(room: str, count: int, seed: int) -> list[Change]:
     """As many changes of a room as are wanted, the same for the same seed."""
-    files = sorted(folder_of(room).rglob("*.py"))
+    folder = folder_of(room)
+    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]
     every = [(file, number) for file in files for number in range(count_in(file))]
     drawn = random.Random(seed).sample(every, min(count, len(every)))
     return [change_of(*each) for each in drawn]
 
 
+def reach_of(tests: list[str], copy: Path, folder: Path) -> reach.Reach | None:
+    """Trace the tests; none if one fails unchanged."""
+    folder.mkdir()
+    options = ["--timeout=600", "-m", LIVE]
+    output = folder / "output"
+    if run_tests(copy, [*options, *tests], str(output), reach.Tracing(copy, folder)):
+        sys.stderr.write(output.read_text("utf-8"))
+        return None
+    return reach.read(folder)
+
+
 def main() -> int:
-    """Print unnoticed changes and the score of each room; return 1 if tests fail unchanged."""
+    """Print each change with its failure and the score; return 1 if tests fail unchanged."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.sample", description=__doc__)
     parser.add_argument("rooms", nargs="+", metavar="ROOM")
     parser.add_argument("--count", type=int, default=20, help="changes tried in each room")
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other changes")
     wanted = parser.parse_args()
-    for room in wanted.rooms:
-        began = time.monotonic()
-        if who_notices(room, None):
-            sys.stderr.write(f"{room}: its tests fail in a copy where nothing is changed\n")
-            return 1
-        patience_s = PATIENCE_S + SLOWER * (time.monotonic() - began)
-        tried = sample(room, wanted.count, wanted.seed)
-        found = Counter[bool]()
-        for change in tried:
-            by = who_notices(room, change, patience_s)
-            found[by == AGREEMENT] += bool(by)
-            if not by:
-                where = f"{change.file}:{change.line}"
-                sys.stdout.write(f"NOT FOUND  {where}  {change.before}  ->  {change.after}\n")
-                sys.stdout.flush()
-        sys.stdout.write(
-            f"{room}: {found.total()} of {len(tried)} found, {found[True]} of them by recordings\n"
-        )
-        sys.stdout.flush()
+    with tempfile.TemporaryDirectory() as directory:
+        copy = copied(Path(directory))
+        drawn = {room: sample(room, wanted.count, wanted.seed) for room in wanted.rooms}
+        for number, (room, changes) in enumerate(drawn.items()):
+            reached = reach_of(tests_of(room), copy, copy / f"reach-{number}")
+            if reached is None:
+                sys.stderr.write(f"{room}: its tests fail in a copy where nothing is changed\n")
+                return 1
+            found = 0
+            for change in changes:
+                first = reach.function_at((copy / change.file).read_text("utf-8"), change.line)
+                tests = reached.tests_for(change.file, first, BUDGET_S)
+                by = who_notices(copy, change, tests) if tests else ""
+                found += bool(by)
+                said = by or ("NOT FOUND" if tests else "NOT FOUND: no test calls it")
+                what = " ".join(f"{change.before}  ->  {change.after}".split())
+                say(f"{change.file}:{change.line} | {what} | {said}")
+            say(f"{room}: {found} of {len(changes)} found")
     return 0
 
 

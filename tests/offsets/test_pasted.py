@@ -271,6 +271,32 @@ Members:
       -----  ----------
       scans  [0]
 """
+KAFKACTL = """\
+TOPIC     PARTITION     NEWEST_OFFSET     OLDEST_OFFSET     CONSUMER_OFFSET     LEAD     LAG
+scans     0             9                 1                 6                   5        3
+scans     1             9                 1                 -1                  -2       10
+
+CLIENT_HOST     CLIENT_ID     GROUP_INSTANCE_ID     TOPIC     ASSIGNED_PARTITIONS
+/10.0.0.9       reader        r-1                   scans     0,1
+"""
+KAFKACTL_JSON = {
+    "Group": {"Name": "parcels", "ProtocolType": "consumer", "Topics": None},
+    "State": "Stable",
+    "Topics": [
+        {
+            "Name": "scans",
+            "Partitions": [{"Partition": 0, "newestOffset": 9, "consumerOffset": 6, "Lag": 3}],
+            "totalLag": 3,
+        }
+    ],
+    "Members": [{"clientId": "reader", "assignedPartitions": [{"Name": "scans"}]}],
+}
+CONFLUENT = """\
+   Cluster  | Consumer Group | Lag | Log End Offset | Current Offset | Topic | Partition
+------------+----------------+-----+----------------+----------------+-------+------------
+  lkc-7x2k1 | parcels        |   3 |              9 |              6 | scans |         0
+  lkc-7x2k1 | parcels        |   9 |              9 |             -1 | scans |         1
+"""
 RESET = """\
 GROUP                          TOPIC                          PARTITION  NEW-OFFSET
 parcels                        scans                          0          6
@@ -340,13 +366,26 @@ CHECKPOINT = (
 @pytest.mark.parametrize(
     "text",
     [
-        *(RPK, KAF, RESET, CHECKPOINT, EXPORTER, LAG_EXPORTER, "parcels,scans,0,6"),
+        *(RPK, KAF, CONFLUENT, RESET, CHECKPOINT, EXPORTER, LAG_EXPORTER, "parcels,scans,0,6"),
         *(json.dumps(each, indent=2) for each in (AKHQ, {"results": [AKHQ]})),
         *(json.dumps(each) for each in (BURROW, BURROW_DETAIL, KAFKA_UI, REST, CONSOLE, RPK_JSON)),
-        *(json.dumps(NESTED), ",\n".join((f"[{json.dumps(ROW)}", f"{json.dumps(ROW)}]"))),
+        *(
+            json.dumps(KAFKACTL_JSON),
+            json.dumps(NESTED),
+            ",\n".join((f"[{json.dumps(ROW)}", f"{json.dumps(ROW)}]")),
+        ),
     ],
     ids=[
-        *("rpk", "kaf", "reset", "checkpoint", "kafka_exporter", "lag exporter", "export"),
+        *(
+            "rpk",
+            "kaf",
+            "Confluent",
+            "reset",
+            "checkpoint",
+            "kafka_exporter",
+            "lag exporter",
+            "export",
+        ),
         *(
             "AKHQ",
             "AKHQ, page",
@@ -356,6 +395,7 @@ CHECKPOINT = (
             "REST",
             "console",
             "rpk -j",
+            "kafkactl -o json",
             "nested",
             "an array over lines",
         ),
@@ -366,6 +406,19 @@ def test_tables_and_json_of_other_tools(text: str) -> None:
     assert moves == []
     assert pasted.described == {SCANS: 6}
     assert pasted.unread == {}
+
+
+def test_table_of_kafkactl_names_no_group() -> None:
+    _, pasted = read(*KAFKACTL.splitlines(), group="parcels")
+    assert (pasted.described, pasted.unread) == ({SCANS: 6}, {})
+    _, pasted = read(*KAFKACTL.splitlines())
+    assert (pasted.described, "--group" in pasted.unread[2]) == ({}, True)
+
+
+def test_row_of_the_confluent_cli_that_was_cut_is_not_read() -> None:
+    header, line, row, _ = CONFLUENT.splitlines()
+    _, pasted = read(header, line, row.rpartition("|")[0])
+    assert (pasted.described, [*pasted.unread]) == ({}, [3])
 
 
 @pytest.mark.parametrize(

@@ -292,15 +292,15 @@ class SparkEngine:
         if event_id in self._pending:
             _fail(self._pending[event_id].future, f"Kafka does not take the request: {why}")
 
-    def _deliver(self, found: list[Found]) -> None:
+    def _deliver(self, responses: list[Found]) -> None:
         """Pass responses to the event loop; called in the reader's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._complete, found)
+            self._loop.call_soon_threadsafe(self._complete, responses)
 
-    def _complete(self, found: list[Found]) -> None:
+    def _complete(self, responses: list[Found]) -> None:
         """Complete pending requests; ignore repeated rows."""
-        for each in found:
+        for each in responses:
             if isinstance(each, BrokerChange):
                 self.on_broker(each.broker, each.is_stopped)
                 continue

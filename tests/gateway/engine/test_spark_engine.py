@@ -42,7 +42,7 @@ from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core import outputs
 from brokertwin.state.core.api import NotBuilt
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
-from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.outputs import Output
 from brokertwin.streaming.job import job
 from tests.support.batches import batch
 from tests.support.configs import BROKER, SET, Change, Real, alter
@@ -102,8 +102,7 @@ class HandDrivenJob:
         producer.flush()
 
     def _rows(self, row: TopicRow) -> list[Output]:
-        position = Position(row.partition, row.offset, row.timestamp, row.key)
-        found = self._cell.handle(row.value or b"", position)
+        found = self._cell.handle(row.value or b"", row.position)
         return [output for output in found if output.topic == outputs.RESPONSES]
 
 
