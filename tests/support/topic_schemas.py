@@ -1,4 +1,4 @@
-"""Generate docs/schemas.md and docs/schemas.json from the code of the job's topics.
+"""Generate docs/schemas.json and the last table of docs/operations.md from the code of the job.
 
     python -m tests.support.topic_schemas        # writes both
 
@@ -27,8 +27,8 @@ from brokertwin.state.core.records import (
 from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.sources import ROOT
 
-PAGE = ROOT / "docs" / "schemas.md"
-JSON_SCHEMA = PAGE.with_suffix(".json")
+PAGE = ROOT / "docs" / "operations.md"
+JSON_SCHEMA = ROOT / "docs" / "schemas.json"
 
 
 class Refused(msgspec.Struct):
