@@ -23,6 +23,8 @@ from brokertwin.kafka_io.topics import (
     existing,
     quiet,
 )
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.packs import is_packed, unpacked
 
 T = TypeVar("T")
 
@@ -45,7 +47,10 @@ NO_LEADER_YET = frozenset(
 
 
 class TopicRow(NamedTuple):
-    """A row of a topic. `id` is its header, by which repeats are dropped."""
+    """A row of a topic. `id` is its header, by which repeats are dropped.
+
+    Each event of a pack is read as a row, with its index in the pack; `id` contains it, too.
+    """
 
     partition: int
     offset: int
@@ -53,6 +58,11 @@ class TopicRow(NamedTuple):
     key: bytes | None
     value: bytes | None
     id: str
+    pack_index: int = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(self.partition, self.offset, self.timestamp, self.key, self.pack_index)
 
 
 def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None) -> Consumer:
@@ -184,7 +194,7 @@ def _between(
             if at_end or row.offset >= end - 1:
                 ends.pop(row.partition, None)
             if not at_end and row.offset < end:
-                yield row
+                yield from events_of(row)
     observe(0)
 
 
@@ -228,6 +238,16 @@ def without_repeats(rows: Iterator[TopicRow]) -> Iterator[TopicRow]:
         if row.id not in seen:
             seen.add(row.id)
             yield row
+
+
+def events_of(row: TopicRow) -> Iterator[TopicRow]:
+    """Yield the row, or the events of a pack."""
+    if row.value is None or not is_packed(row.value):
+        yield row
+        return
+    for index, document in enumerate(unpacked(row.value)):
+        own_id = f"{row.id}.{index}" if index else row.id
+        yield row._replace(value=document, id=own_id, pack_index=index)
 
 
 def row_of(message: Message) -> TopicRow:

@@ -67,7 +67,7 @@ def test_scenarios_of_acls_are_played_if_the_broker_has_an_authorizer() -> None:
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     settings = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
     with running_gateway(settings) as running:
-        results = examined(running.addresses[1], "acls")
+        results = examined(running.addresses[1], "acl_")
     assert {each.outcome for each in results} == {Outcome.AGREES}
 
 
