@@ -27,7 +27,7 @@ class EventRefusedError(Exception):
 
 
 class Response(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """The content of a row of `responses`; times are in ms since 1970 (`docs/schemas.md`)."""
+    """The content of a row of `responses`; times are in ms since 1970 (`docs/operations.md`)."""
 
     id: str
     cluster: str

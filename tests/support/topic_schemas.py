@@ -1,4 +1,4 @@
-"""Generate docs/schemas.md and docs/schemas.json from the code of the job's topics.
+"""Generate docs/schemas.json and the last table of docs/operations.md from the code of the job.
 
     python -m tests.support.topic_schemas        # writes both
 
@@ -27,8 +27,8 @@ from brokertwin.state.core.records import (
 from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.sources import ROOT
 
-PAGE = ROOT / "docs" / "schemas.md"
-JSON_SCHEMA = PAGE.with_suffix(".json")
+PAGE = ROOT / "docs" / "operations.md"
+JSON_SCHEMA = ROOT / "docs" / "schemas.json"
 
 
 class Refused(msgspec.Struct):
@@ -115,13 +115,14 @@ MADE = "[comment]: # (made from the code: python -m tests.support.topic_schemas)
 
 
 def page() -> str:
-    parts = [PAGE.read_text(encoding="utf-8").partition(MADE)[0] + MADE + "\n"]
+    above = PAGE.read_text(encoding="utf-8").partition(MADE)[0]
+    parts = [f"{above}{MADE}\n", "| topic | key | value | types |", "|---|---|---|---|"]
     for spec in topics.specs(Settings(clusters=("default",))):
         key, value, structs = TOPICS[spec.name]
         name = spec.name.replace("default", "<cluster>")
-        parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
-        parts += ["".join(map(_summary, structs))] if structs else []
-    return "\n".join(parts).rstrip() + "\n"
+        types = ", ".join(f"`{each.__name__}`" for each in structs)
+        parts.append(f"| `{name}` | {key} | {value} | {types} |")
+    return "\n".join(parts) + "\n"
 
 
 def json_schema() -> str:
@@ -148,11 +149,6 @@ def _without_raw(struct: type) -> type:
     return msgspec.defstruct(
         struct.__name__, kept, rename="camel", namespace={"__doc__": struct.__doc__}
     )
-
-
-def _summary(struct: type) -> str:
-    text = (struct.__doc__ or "").split("Attributes:")[0]
-    return f"- `{struct.__name__}`: {' '.join(text.split())}\n"
 
 
 if __name__ == "__main__":
