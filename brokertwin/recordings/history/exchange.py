@@ -222,6 +222,11 @@ class KnownFacts(msgspec.Struct):
         begin, end = self.logs.get(broker, (last, first))
         return begin <= first and last <= end
 
+    def active_since(self, broker: int, time: float) -> float:
+        """Return when a broker became active last before a time, as its controller shows, or 0."""
+        presence = self.presences.get(broker)
+        return presence.active_since(time) if presence is not None else 0
+
     def has_log(self, broker: int, time: float) -> bool:
         """Return whether the log of a broker begins before a time, in ms since 1970."""
         return broker in self.logs and self.logs[broker][0] <= time
