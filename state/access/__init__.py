@@ -1,4 +1,4 @@
-"""Authorization (docs/systems/authorization.md), delegation tokens, redaction of credentials.
+"""Authorization (docs/systems/metadata.md), delegation tokens, redaction of credentials.
 
 authorizer, acl_filter   the StandardAuthorizer's rules, and the filters of ACL requests
 delegation_tokens        owners, renewers and times of delegation tokens

@@ -215,9 +215,9 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         current = self._live.configured
         if current is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
             return current
-        found = topology_topics.configure(topology, self._partition_count)
-        self._live.configured, self._live.published_members = found, set()
-        return found
+        configured = topology_topics.configure(topology, self._partition_count)
+        self._live.configured, self._live.published_members = configured, set()
+        return configured
 
     def _metadata_hash(self, topics_hash: int) -> int:
         """Return the group's metadata hash.

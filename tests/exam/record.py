@@ -35,9 +35,10 @@ FOLDER = Path(model.__file__).parent / "scenarios"
 SETTINGS = {
     "auto.create.topics.enable": "true",
     "producer.id.expiration.check.interval.ms": "500",
+    "super.users": "User:ANONYMOUS",
 }
-"""Of the recorded broker, besides those of the embedded broker: Kafka's default, and an interval
-that is seen only with a short producer.id.expiration.ms."""
+"""Of the recorded broker, besides those of the embedded broker: Kafka's default, an interval that
+is seen only with a short producer.id.expiration.ms, and rights that only an authorizer reads."""
 
 CLUSTER = 3
 """Brokers of the cluster that scenarios for several brokers are recorded with."""

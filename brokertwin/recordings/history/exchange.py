@@ -141,6 +141,8 @@ class KnownFacts(msgspec.Struct):
         logs: broker to the first and the last ms that its log covers.
         presences: broker to its states at the controller.
         fetched: `leader follower` to connection to the last fetch, in ms since 1970.
+        fetch_wait_ms: the longest time that a follower lets a fetch wait
+            (`replica.fetch.wait.max.ms`).
         delays: `broker second` to the longest time for which it was busy with a request, in ms.
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
@@ -157,6 +159,7 @@ class KnownFacts(msgspec.Struct):
     logs: dict[int, tuple[int, int]] = {}
     presences: dict[int, BrokerPresence] = {}
     fetched: dict[str, dict[str, float]] = {}
+    fetch_wait_ms: int = 0
     delays: dict[str, float] = {}
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
@@ -264,6 +267,7 @@ class KnownFacts(msgspec.Struct):
         if api == "FETCH" and (follower := bodies.follower_of(body)) >= 0:
             pair = f"{exchange.line.broker} {follower}"
             self.note_fetch(pair, exchange.line.connection, exchange.taken)
+            self.fetch_wait_ms = max(self.fetch_wait_ms, body.get("maxWaitMs", 0))
         elif api in ("BROKER_HEARTBEAT", "BROKER_REGISTRATION"):
             seen = heartbeat(api, body, exchange.response)
             if seen is not None:

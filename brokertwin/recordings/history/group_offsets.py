@@ -334,30 +334,34 @@ def of_partition(
     exchange: RecordedExchange, topic: str, number: int, known: KnownFacts
 ) -> RecordedExchange:
     """An exchange about offsets with one partition, given by name or id of its topic."""
-
-    def is_own(part: object) -> bool:
-        index = part["partitionIndex"] if isinstance(part, dict) else part
-        return index == number
-
-    def narrowed(body: object) -> object:
-        if not isinstance(body, dict):
-            return body
-        if body.get("groups"):
-            return {**body, "groups": [narrowed(each) for each in body["groups"]]}
-        if body.get("topics") is None:
-            return body
-        topics = [
-            {
-                **each,
-                **{name: [p for p in each[name] if is_own(p)] for name in PARTS if name in each},
-            }
-            for each in body["topics"]
-            if known.topic(each) == topic
-        ]
-        return {**body, "topics": topics}
-
-    request, response = narrowed(exchange.request), narrowed(exchange.response)
+    own = (topic, number, known)
+    request, response = _narrowed(exchange.request, *own), _narrowed(exchange.response, *own)
     return RecordedExchange(exchange.line, request, response, exchange.has_response)
+
+
+def _narrowed(body: Any, topic: str, number: int, known: KnownFacts) -> Any:
+    if not isinstance(body, dict):
+        return body
+    if body.get("groups"):
+        narrowed = [_narrowed(each, topic, number, known) for each in body["groups"]]
+        return {**body, "groups": narrowed}
+    if body.get("topics") is None:
+        return body
+    topics = [
+        {**each, **{name: _at(each[name], number) for name in PARTS if name in each}}
+        for each in body["topics"]
+        if known.topic(each) == topic
+    ]
+    return {**body, "topics": topics}
+
+
+def _at(parts: list[Any], number: int) -> list[Any]:
+    """Those of partitions, or of their numbers, that have a number."""
+    return [
+        each
+        for each in parts
+        if (each["partitionIndex"] if isinstance(each, dict) else each) == number
+    ]
 
 
 PARTS = ("partitions", "partitionIndexes")

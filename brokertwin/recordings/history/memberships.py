@@ -922,7 +922,13 @@ class Membership(msgspec.Struct):
         return ()
 
     def _may_begin(self, join: RecordedJoin) -> bool:
-        """Return whether a join came before the rebalance is known to be under way."""
+        """Return whether a join came before the rebalance is known to be under way.
+
+        A log that begins within a rebalance does not have the request that began it.
+        """
+        before = self.generations.get(join.generation - 1)
+        if before is None or before.first is None or before.first.end > join.line.time:
+            return False
         return join.line.time <= self.under_way.get(join.generation - 1, join.line.time)
 
     def _is_of_newest(self, departure: Departure) -> bool:

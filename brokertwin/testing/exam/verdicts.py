@@ -156,11 +156,12 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
             break
         exchange = played.exchanges[place]
         api = exchange.api if exchange else ""
+        step: list[Deviation] = []
         for path, expected, got in _differences(golden, played.observations[place], api):
             severity = consequence(scenario.severity, api, path, expected, got)
             if _is_beside_error(golden, played.observations[place], path, api):
                 severity = ExamSeverity.UNREAD
-            found.append(
+            step.append(
                 Deviation(
                     golden.label,
                     path,
@@ -172,9 +173,16 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
                     builtins(exchange.request) if exchange else None,
                 )
             )
+        found += sorted(step, key=_urgency)
     if played.ended is not None:
         found.append(_ended(scenario, played.ended))
     return found
+
+
+def _urgency(deviation: Deviation) -> tuple[int, bool]:
+    """Sort the deviations of a response: the worst first, and error codes before other fields."""
+    is_error = last_name(deviation.path).lower().endswith("errorcode")
+    return list(ExamSeverity).index(deviation.severity), not is_error
 
 
 _TOKEN = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")

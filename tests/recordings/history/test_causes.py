@@ -159,6 +159,23 @@ def test_whole_seconds_do_not_show_that_a_join_waited(whole_seconds_in: str) -> 
     assert by == ["b"] * is_precise
 
 
+@pytest.mark.parametrize("begins_before", [True, False])
+def test_a_log_that_begins_within_a_rebalance_does_not_show_what_began_it(
+    begins_before: bool,
+) -> None:
+    recording = SyntheticRecording()
+    if begins_before:
+        for client in "ab":
+            recording.join(client, 4, ["a", "b"], at=0)
+    recording.join("b", 5, at=1_000, end=4_000)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 4}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=3_000)
+    recording.join("a", 5, ["a", "b"], at=3_500, end=4_000)
+    found = History(recording.exchanges).found(GROUPS, GroupRefused)
+    by = [e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)]
+    assert by == ["b"] * begins_before
+
+
 def test_a_departure_before_the_recording_shows_a_generation_is_charged_with_none() -> None:
     recording = SyntheticRecording()
     recording.leave("stranger")

@@ -1,5 +1,6 @@
 """Lines of topics through the functions of the live audit: every form, both key modes."""
 
+import gc
 import gzip
 import itertools
 from collections.abc import Sequence
@@ -187,3 +188,15 @@ def test_refusals_of_a_client_within_a_minute_are_one_finding(most: int) -> None
     assert len(of_clients) == len({*of_clients})
     responses = sum(len(e.evidence) for e in audits.unfolded("leader_kill") if e.kind == "refused")
     assert sum(len(each["evidence"]) for each in newest.values()) == responses > len(newest)
+
+
+def test_no_stage_leaves_a_cycle_for_the_garbage_collector() -> None:
+    """The stages pause the collector, so cycles would stay until the end of a task."""
+    lines = [*request_log(), *lines_of(ROOT / "tests" / "captures" / "group_kp.jsonl.gz", None)]
+    for is_bucket in (True, False):
+        audited(lines, 1, is_bucket)  # imports and caches
+        gc.collect()
+        before = sum(each["collected"] for each in gc.get_stats())
+        audited(lines, 1, is_bucket)
+        gc.collect()
+        assert sum(each["collected"] for each in gc.get_stats()) == before

@@ -63,6 +63,14 @@ def test_scenarios_for_other_settings_are_played_if_the_broker_has_them() -> Non
     assert found.outcome is Outcome.AGREES
 
 
+def test_scenarios_of_acls_are_played_if_the_broker_has_an_authorizer() -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    settings = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+    with running_gateway(settings) as running:
+        results = examined(running.addresses[1], "acl_")
+    assert {each.outcome for each in results} == {Outcome.AGREES}
+
+
 def test_a_restart_needs_a_command(gateway: Running) -> None:
     site = look(gateway.addresses[1], [])
     ((_, scenario),) = selected(["restart_fetch_session"])

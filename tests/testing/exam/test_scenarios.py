@@ -34,6 +34,7 @@ LEAST = {
     "quotas": 14,
     "sizes": 10,
     "restarts": 12,
+    "acls": 4,
 }
 """Minimum numbers of scenarios by subject."""
 

@@ -76,6 +76,16 @@ def test_null_does_not_agree_with_a_value(golden: Any, got: Any) -> None:
     assert (deviation.path, deviation.expected, deviation.got) == ("value", golden, got)
 
 
+def test_the_worst_deviation_of_a_response_comes_first_and_error_codes_before_fields() -> None:
+    def response(code: int, offset: int) -> Any:
+        part = {"index": 0, "baseOffset": offset, "errorCode": code, "errorMessage": str(code)}
+        return {"responses": [{"name": "a", "partitionResponses": [part]}]}
+
+    found = result(response(0, 5), golden=response(48, -1)).deviations
+    names = [each.path.rpartition(".")[2] for each in found]
+    assert names == ["errorCode", "baseOffset", "errorMessage"]
+
+
 def test_lists_are_compared_by_key() -> None:
     golden = {"responses": [{"name": "a"}, {"name": "b"}]}
     assert result({"responses": [{"name": "b"}, {"name": "a"}]}, golden=golden).outcome is (
