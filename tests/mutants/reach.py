@@ -36,7 +36,7 @@ class Reach(NamedTuple):
         files = {test.partition("::")[0] for test in direct}
         others = {each for each in self.seconds if each.partition("::")[0] in files} - direct
         chosen = []
-        for test in (*sorted(direct, key=self.seconds.get), *sorted(others)):  # type: ignore[arg-type]
+        for test in (*sorted(direct, key=lambda each: self.seconds[each]), *sorted(others)):
             budget_s -= self.seconds[test]
             if budget_s < 0 and chosen:
                 break
