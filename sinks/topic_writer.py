@@ -90,31 +90,33 @@ def reason_of(error: KafkaError) -> str:
 
 
 def in_packs(rows: Iterable[NewRow], events_max: int) -> Iterator[NewRow]:
-    """Pack up to `events_max` events of a cell into one row, in the order of each cell.
+    """Pack up to `events_max` events of a cell into one row, in the order of each cell."""
+    return map(pack_of, packs(rows, events_max))
 
-    A pack has the id of its first event.
-    """
+
+def packs(rows: Iterable[NewRow], events_max: int) -> Iterator[list[NewRow]]:
+    """Yield the events of each pack."""
     waiting: dict[str, list[NewRow]] = {}
     sizes: dict[str, int] = {}
     for row in rows:
         pack, size = waiting.setdefault(row.key, []), sizes.get(row.key, 0) + len(row.value)
         if pack and size > PACK_BYTES_MAX:
-            yield _pack(pack)
-            pack.clear()
+            yield pack
+            waiting[row.key] = pack = []
             size = len(row.value)
         pack.append(row)
-        if len(pack) == events_max:
-            yield _pack(pack)
-            pack.clear()
-            size = 0
         sizes[row.key] = size
-    yield from (_pack(pack) for pack in waiting.values() if pack)
+        if len(pack) == events_max:
+            yield pack
+            del waiting[row.key], sizes[row.key]
+    yield from waiting.values()
 
 
-def _pack(rows: list[NewRow]) -> NewRow:
-    if len(rows) == 1:
-        return rows[0]
-    return rows[0]._replace(value=packed(row.value for row in rows))
+def pack_of(events: list[NewRow]) -> NewRow:
+    """Return one row of several events, with the id of the first."""
+    if len(events) == 1:
+        return events[0]
+    return events[0]._replace(value=packed(event.value for event in events))
 
 
 def write_all(client: ClientProperties, topic: str, rows: Iterable[NewRow]) -> None:

@@ -49,7 +49,7 @@ NO_LEADER_YET = frozenset(
 class TopicRow(NamedTuple):
     """A row of a topic. `id` is its header, by which repeats are dropped.
 
-    Each event of a pack is read as a row, with its index in the pack.
+    Each event of a pack is read as a row, with its index in the pack; `id` contains it, too.
     """
 
     partition: int
@@ -246,7 +246,8 @@ def events_of(row: TopicRow) -> Iterator[TopicRow]:
         yield row
         return
     for index, document in enumerate(unpacked(row.value)):
-        yield row._replace(value=document, pack_index=index)
+        own_id = f"{row.id}.{index}" if index else row.id
+        yield row._replace(value=document, id=own_id, pack_index=index)
 
 
 def row_of(message: Message) -> TopicRow:

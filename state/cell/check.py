@@ -277,7 +277,9 @@ def _is_there(tables: CellTables, watched: str) -> bool:
 
 
 def _deadline(cell: Cell) -> Violations:
-    earliest = pending.earliest(cell.tables.pending)
-    outstanding = cell.meta.outstanding
+    deadlines, outstanding = pending.deadlines(cell.tables.pending), cell.meta.outstanding
+    if outstanding != NO_DEADLINE and deadlines.first >= outstanding:
+        return
+    earliest = deadlines.earliest()
     if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):
         yield f"the deadline {earliest[0]} of {earliest[1]} was not announced"
