@@ -193,7 +193,7 @@ def _decoded(reader: FormatReader, text: bytes) -> Decoded | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
         return None
     line, api, body = each.line, each.line.api, each.request
-    if bodies.holders(api, body):
+    if not bodies.is_batch_free(bytes(document.request)):
         return None
     return Decoded(
         document.time + math.ceil(document.read.response_time),

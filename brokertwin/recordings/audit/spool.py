@@ -52,6 +52,7 @@ class _Head(msgspec.Struct, array_like=True):
         listener: the listener; "" if it is not recorded.
         is_forwarded: whether a broker forwarded it to the controller.
         is_error_free: whether its response certainly has no error.
+        is_batch_free: whether its request certainly has no batch headers.
     """
 
     line: _Line
@@ -61,6 +62,7 @@ class _Head(msgspec.Struct, array_like=True):
     listener: str
     is_forwarded: bool
     is_error_free: bool
+    is_batch_free: bool
 
 
 class _Spooled(msgspec.Struct, array_like=True):
@@ -149,7 +151,8 @@ class Spool:
             )
         )
         for document in source(summary):
-            self._controllers |= summary.controllers - {""}
+            if summary.controllers:
+                self._controllers |= summary.controllers - {""}
             self._add(document)
         self.apis = summary.events.keys()
         self._needs.close()
@@ -171,11 +174,12 @@ class Spool:
                 found = document.decoded
                 each = found.exchange(document)
                 listener, is_forwarded = found.listener, found.is_forwarded
-                is_error_free, encoded = found.is_error_free, found.bodies
+                is_error_free, is_batch_free, encoded = found.is_error_free, True, found.bodies
             else:
                 recorded, listener, is_forwarded = of_document(document, None)
                 each = exchange_of(recorded)
                 is_error_free = bodies.is_error_free(bytes(document.response))
+                is_batch_free = bodies.is_batch_free(bytes(document.request))
                 encoded = bodies_of(each)
             head = (
                 msgspec.structs.astuple(each.line),
@@ -185,6 +189,7 @@ class Spool:
                 listener,
                 is_forwarded,
                 is_error_free,
+                is_batch_free,
             )
             spooled = _ARRAY_OF_3 + _encoder.encode(head) + encoded
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -200,16 +205,17 @@ class Spool:
         """Return the facts of all exchanges that were read."""
         if self._is_shared and not self._controllers:
             return SpooledFacts(self._cluster, self._cluster)
+        is_learned = self._facts is not None
         if self._facts is None:
-            cluster = msgspec.msgpack.decode(self._settings, type=KnownFacts)
-            for each in self:
-                cluster.learn(each)
-            self._cluster = cluster
-            self._facts = SpooledFacts(cluster, KnownFacts(dict(cluster.topics)))
-        self._facts.clients.topics.update(self._facts.cluster.topics)
+            self._cluster = msgspec.msgpack.decode(self._settings, type=KnownFacts)
+            self._facts = SpooledFacts(self._cluster, KnownFacts())
+        cluster, clients = self._facts
         for each in self:
+            if not is_learned:
+                cluster.learn(each)
             if each.has_response and not each.is_internal:
-                self._facts.clients.learn(each)
+                clients.learn(each)
+        clients.topics.update(cluster.topics)
         return self._facts
 
     def flush(self) -> None:
@@ -250,10 +256,10 @@ class Spool:
 
 
 def _exchange(spooled: _Spooled, is_internal: bool) -> RecordedExchange:
-    head, response = spooled.head, spooled.response
+    head, request, response = spooled.head, spooled.request, spooled.response
     exchange = RecordedExchange(
         head.line,
-        spooled.request,
+        bodies.BatchFree(request) if head.is_batch_free else request,
         bodies.ErrorFree(response) if head.is_error_free else response,
         *head.rest,
         is_internal,

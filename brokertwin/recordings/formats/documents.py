@@ -241,8 +241,12 @@ def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]
 
 def compact(document: bytes) -> bytes:
     """Return JSON on one line without extra spaces."""
-    is_printed = b"\n" in document or b'": ' in document
-    return msgspec.json.format(document, indent=-1) if is_printed else document
+    return msgspec.json.format(document, indent=-1) if has_spaces(document) else document
+
+
+def has_spaces(document: bytes) -> bool:
+    """Whether JSON may have spaces between its parts: it has some there, or within a string."""
+    return any(space in document for space in (b" ", b"\n", b"\t", b"\r"))
 
 
 def raw(value: Any) -> msgspec.Raw:

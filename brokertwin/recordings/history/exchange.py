@@ -216,14 +216,19 @@ class KnownFacts(msgspec.Struct):
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
 
-    def is_covered_by_all(self, first: int, last: int) -> bool:
+    def is_covered_by_all(self, first: int, last: float) -> bool:
         """Whether the log of each broker that Metadata responses show covers a span."""
         return bool(self.brokers) and all(self.is_covered(b, first, last) for b in self.brokers)
 
-    def is_covered(self, broker: int, first: int, last: int) -> bool:
+    def is_covered(self, broker: int, first: int, last: float) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
         begin, end = self.logs.get(broker, (last, first))
         return begin <= first and last <= end
+
+    def active_since(self, broker: int, time: float) -> float:
+        """Return when a broker became active last before a time, as its controller shows, or 0."""
+        presence = self.presences.get(broker)
+        return presence.active_since(time) if presence is not None else 0
 
     def has_log(self, broker: int, time: float) -> bool:
         """Return whether the log of a broker begins before a time, in ms since 1970."""

@@ -324,12 +324,20 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     assert refusal(recording) == ()
 
 
-def test_the_session_timeout_of_a_consumer_group_is_the_brokers() -> None:
+def test_a_session_timeout_that_is_not_recorded_may_not_be_what_ended_a_membership() -> None:
     recording = SyntheticRecording()
     beat(recording, "m", 3, 3)
     beat(recording, "m", 3, 0, Error.UNKNOWN_MEMBER_ID)
     (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
-    assert "session timeout of the broker" in sentences.cause(found)
+    said = sentences.cause(found)
+    assert "removed member m" in said and "session timeout of the broker, or did" in said
+    recording = SyntheticRecording()
+    heartbeat(recording, "a", 1, member="a")
+    recording.join("a", 2)
+    heartbeat(recording, "a", 1, Error.UNKNOWN_MEMBER_ID, member="a")
+    (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
+    said = sentences.cause(found)
+    assert "removed member a" in said and "or did not join again within max.poll" in said
 
 
 @pytest.mark.parametrize(("broker", "connection"), [(1, "c"), (1, "d"), (2, "c")])
