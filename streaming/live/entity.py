@@ -20,6 +20,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 
 import msgspec
 from msgspec import field
@@ -76,7 +77,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
     blocks: dict[int, bytes] = field(default_factory=dict)
 
     def new_ones(
-        self, arrivals: Iterable[EntityArrival], event_time: int, counts: Counter[str]
+        self, arrivals: Sequence[EntityArrival], event_time: int, counts: Counter[str]
     ) -> list[EntityArrival]:
         """Return those that are neither late nor repeated, in the order of the responses.
 
@@ -87,7 +88,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
         """
         sets: dict[int, set[int]] = {}
         found = []
-        for each in sorted(arrivals, key=lambda each: each.part.line.order):
+        for each in _in_order(arrivals):
             end = each.part.line.end
             block = end // BLOCK_MS
             if block not in sets:
@@ -114,6 +115,17 @@ class SeenExchanges(msgspec.Struct, array_like=True):
                 break
             total -= len(self.blocks.pop(block)) // 8
             self.floor = max(self.floor, (block + 1) * BLOCK_MS)
+
+
+def _in_order(arrivals: Sequence[EntityArrival]) -> Sequence[EntityArrival]:
+    """Sort arrivals by the order of their responses; most have a ms of their own."""
+    ends = list(map(_end, arrivals))
+    if len({*ends}) < len(ends):
+        return sorted(arrivals, key=lambda each: each.part.line.order)
+    return sorted(arrivals, key=_end)
+
+
+_end = attrgetter("part.line.end")
 
 
 class StoredEntity(msgspec.Struct, array_like=True):

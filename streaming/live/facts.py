@@ -45,13 +45,13 @@ class ClusterFacts(msgspec.Struct):
     """Facts of one cluster.
 
     Attributes:
-        known: the facts that machines use.
+        known: the facts that machines use; samples of replicas are in no output of live.
         spans: broker to source (topic and partition) to the span of its lines there.
         addresses: `host:port` to the broker there.
         listeners: the controllers' listeners, whose requests are no clients'.
     """
 
-    known: KnownFacts = field(default_factory=KnownFacts)
+    known: KnownFacts = field(default_factory=lambda: KnownFacts(has_samples=False))
     spans: dict[int, dict[str, LogSpan]] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
