@@ -53,6 +53,10 @@ ALARM_MS = 1_000
 """When an entity with waiting exchanges is called again: in the next micro-batch."""
 
 
+BEHIND_ALARM_MS = 300_000
+"""The same of any entity while its cluster's event time passes faster than time."""
+
+
 class EntityArrival(msgspec.Struct, array_like=True, frozen=True):
     """The part of an exchange for an entity, and the identity of the exchange.
 
@@ -228,16 +232,20 @@ class LiveEntity:
         """Whether its cluster's event time is past the time for which the entity is kept."""
         return event_time - self.machine.newest >= kept_ms(self.key.kind)
 
-    @property
-    def alarm_ms(self) -> int:
+    def alarm_ms(self, is_behind: bool) -> int:
         """In how many ms the entity has to be called if no exchange comes.
 
         Event time may be `ALIVE_MS` behind. An entity of a silent cluster stays, and is called
         again after the same time. A machine whose state changes without exchanges is called then.
+
+        Args:
+            is_behind: whether the event time of its cluster is catching up, see `ClusterFacts`.
         """
         if self.is_waiting:
             return ALARM_MS
         over_ms, ends_ms = kept_ms(self.key.kind) + ALIVE_MS, self.machine.ends_ms
+        if is_behind:
+            over_ms = min(over_ms, BEHIND_ALARM_MS)
         return min(over_ms, ends_ms + SILENT_MS) if ends_ms is not None else over_ms
 
     def stored(self) -> bytes:

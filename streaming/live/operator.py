@@ -326,7 +326,8 @@ def handle(
     is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
-    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms, counts)
+    alarm_ms = entity.alarm_ms(known.is_behind(now))
+    return Handled(outputs, None if is_over else entity.stored(), after, alarm_ms, counts)
 
 
 def _connection(
