@@ -69,7 +69,7 @@ mutants: $(VENV)/.installed ## change small things in rooms (ROOMS="recordings/a
 
 bench: java $(VENV)/.installed $(VENV)/.jars ## logs, an event in the core, the gateway beside a real Kafka: tables and plots
 	@mkdir -p build/bench
-	@$(BIN)/python bench/logs.py --plot build/bench/logs.svg
+	@$(BIN)/python bench/logs.py
 	@$(BIN)/python bench/core.py --plot build/bench/core.svg
 	@$(BIN)/python bench/gateway.py --plot build/bench/gateway.svg
 

@@ -10,6 +10,7 @@ them from the same topic of a real Kafka broker and writes to its own topic:
 - `tuned`: the same with the sink options of the job (`linger.ms`, `batch.size`);
 - `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
+- `packed`: the same as `job` with `send --pack 20`;
 - `loop`: the same core in one process, nothing durable;
 - `quix`, `bytewax`, `flink`: only the check of a producer's last five batches, with
   Quix Streams, Bytewax and PyFlink, on two cores and with state on disk (`bench/peers`). Their
@@ -53,10 +54,10 @@ from brokertwin.kafka_io.topic_reader import (
     without_repeats,
 )
 from brokertwin.settings import Settings, default_home, load
-from brokertwin.sinks.topic_writer import NewRow, write_all
+from brokertwin.sinks.topic_writer import NewRow, in_packs, write_all
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.murmur2 import partition_of
-from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.job import SINK
@@ -67,8 +68,11 @@ REPEATED, AHEAD = 50, 97
 """Every 50th request repeats its producer's last batch; every 97th skips some."""
 
 PLAIN = ("jvm", "python", "tuned")
-JOBS = {"job": False, "records": True}
-"""Whether the job writes records. Each has its own topics; other engines read the first one's."""
+JOBS = ("job", "records", "packed")
+"""Each has its own topics; other engines read the first one's."""
+
+PACK = {"packed": 20}
+"""Events in a row of `requests`."""
 
 REQUESTS = topics.full_name("job", topics.REQUESTS)
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
@@ -185,8 +189,9 @@ def send(bed: JobBed, engine: str) -> None:
         for name, document in zip(bed.clusters, together, strict=True)
     )
     settings = bed.settings[engine]
+    packs = in_packs(rows, PACK.get(engine, 1))
     with runner.prepared(settings, BrokerSettings()) as job:
-        write_all(job.client, topics.full_name(settings.prefix, topics.REQUESTS), rows)
+        write_all(job.client, topics.full_name(settings.prefix, topics.REQUESTS), packs)
 
 
 # Spark
@@ -238,7 +243,7 @@ def run_loop(bed: JobBed) -> None:
         NewRow(row.key.decode(), out.value or b"", row.partition, out.id)
         for row in read_all(bed.client, REQUESTS)
         if row.key is not None and row.value is not None
-        for out in cells[row.key].handle(row.value, Position(row.partition, row.offset))
+        for out in cells[row.key].handle(row.value, row.position)
         if out.topic == RESPONSES
     )
     write_all(bed.client, bed.topic("loop"), rows)
@@ -319,15 +324,20 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
         "event_time": "recorded",
         "requests_partitions": REQUESTS_PARTITIONS,
         "responses_partitions": REQUESTS_PARTITIONS,
-        "max_offsets_per_trigger": given.batch,
     }
     jobs = {
-        name: {**flags, "prefix": name, "checkpoint": directory / f"{name}-state", "records": on}
-        for name, on in JOBS.items()
+        name: {
+            **flags,
+            "prefix": name,
+            "checkpoint": directory / f"{name}-state",
+            "records": name == "records",
+            "max_offsets_per_trigger": given.batch // PACK.get(name, 1),
+        }
+        for name in JOBS
     }
     settings = {name: load(each).settings for name, each in jobs.items()}
     bed = JobBed(settings, clusters, given.requests, directory)
-    for name in ["job", *(each for each in given.engine if each == "records")]:
+    for name in ["job", *(each for each in given.engine if each in JOBS[1:])]:
         send(bed, name)
     others = [bed.topic(engine) for engine in given.engine if engine not in JOBS]
     wanted = {name: topics.TopicSpec(name, REQUESTS_PARTITIONS, STAMPED) for name in others}

@@ -1,31 +1,36 @@
 """Time and memory of the tools that read request logs, beside floors.
 
-    python bench/logs.py [--plot logs.svg]               the table by size, and by partitions
+    python bench/logs.py                                 the table by size, and by partitions
     python bench/logs.py --sizes 30 100 300 1000         sizes in MB
     python bench/logs.py --write DIR --sizes 100         only write a log
+    python bench/logs.py --plot FILE.md logs.svg         only draw the table by size in a file
 
 The log is of a cluster with 3 brokers, a file each, 200 clients, 50 groups and 100 transactional
 ids. A line has about 1.2 KB; 86% of them are FETCH and PRODUCE. Nothing in it is wrong. The same
 arguments write the same bytes.
 
 Floors count lines (`wc`), parse the JSON and count APIs (`jq`, DuckDB), or decode it (msgspec).
-Each program runs alone; `CPU` is its processor time, `peak` its greatest resident memory. The run
-fails if the time or the memory of a brokertwin command grows faster than the log, or than the
-number of entries of partitions.
+Each program runs alone; `CPU` is the processor time of all its processes, `peak` their greatest
+memory together, with what they share counted once. The run fails if the time or the memory of a
+brokertwin command grows faster than the log, or than the number of entries of partitions.
 """
 
 import argparse
+import math
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 MB = 1_000_000
 BROKERS, GROUPS, TRANSACTIONAL_IDS, TOPICS, PARTITIONS = 3, 50, 100, 50, 12
@@ -35,6 +40,10 @@ PRODUCES = 5
 """PRODUCE requests of a transaction."""
 
 WEIGHTS = {"produce": 31, "consume": 29, "follow": 32, "heartbeat": 5, "commit": 3}
+COLORS = ("#888", "#d62728", "#ff7f0e", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf")
+LOOK_S = 0.1
+"""How often the memory of several processes is measured."""
+
 GROWTH_MAX = 1.35
 """How much faster than the log a time may grow; a run differs by 15% from another one."""
 
@@ -59,7 +68,7 @@ print(duckdb.execute(
 
 
 class Measured(NamedTuple):
-    """Processor time in s and greatest resident memory in MB."""
+    """Processor time in s and greatest memory in MB."""
 
     cpu_s: float
     peak_mb: float
@@ -311,7 +320,8 @@ def programs(only: Sequence[str]) -> dict[str, list[str]]:
         "explain producer": [*brokertwin, "explain", "producer", "txn-7"],
         "explain client": [*brokertwin, "explain", "client", "reader-7-0"],
         "explain partition": [*brokertwin, "explain", "partition", "topic-7-3"],
-        "audit": [*brokertwin, "audit"],
+        "audit --jobs 1": [*brokertwin, "audit", "--jobs", "1"],
+        "audit --jobs 2": [*brokertwin, "audit", "--jobs", "2"],
         "ingest": [*brokertwin, "ingest", "--out", os.devnull],
     }
     return {name: words for name, words in found.items() if words[0] and (not only or name in only)}
@@ -323,12 +333,26 @@ def run(words: Sequence[str], files: Sequence[Path]) -> Measured:
         child = subprocess.Popen(
             [*words, *map(str, files)], stdout=subprocess.DEVNULL, stderr=errors
         )
-        _, status, usage = os.wait4(child.pid, 0)
+        together = 0.0
+        while not (ended := os.wait4(child.pid, os.WNOHANG))[0]:
+            together = max(together, memory_of(psutil.Process(child.pid)))
+            time.sleep(LOOK_S)
+        _, status, usage = ended
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode not in (0, 1):
             errors.seek(0)
             sys.exit(f"{' '.join(words)}: {errors.read().decode()[-2000:]}")
-    return Measured(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    peak = max(together, usage.ru_maxrss * 1024)
+    return Measured(usage.ru_utime + usage.ru_stime, peak / 2**20)
+
+
+def memory_of(process: psutil.Process) -> float:
+    """Memory of several processes together in bytes; 0 if there is one, or it has ended."""
+    try:
+        others = process.children(recursive=True)
+        return sum(e.memory_full_info().pss for e in (process, *others)) if others else 0
+    except psutil.Error:
+        return 0
 
 
 def table(title: str, heads: Sequence[str], rows: dict[str, list[Measured]]) -> None:
@@ -338,26 +362,63 @@ def table(title: str, heads: Sequence[str], rows: dict[str, list[Measured]]) -> 
         print(f"| {name} | {' | '.join(f'{m.cpu_s:.2f} s, {m.peak_mb:.0f} MB' for m in row)} |")
 
 
-def plot(rows: dict[str, list[Measured]], sizes: Sequence[int], path: Path) -> None:
-    """Draw processor time and peak memory by the size of the log, both axes logarithmic."""
-    import altair as alt
+def rows_in(text: str) -> tuple[list[int], dict[str, list[Measured]]]:
+    """The sizes in MB and the rows of the first table by size in a text."""
+    head, _, *rows = text[text.index("| program | ") :].partition("\n\n")[0].splitlines()
+    sizes = [int(each.split()[0]) for each in head.strip("| ").split(" | ")[1:]]
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    return sizes, {
+        name: [Measured(float(each.split()[0]), float(each.split()[2])) for each in measured]
+        for name, *measured in cells
+    }
 
-    values = [
-        {"program": name, "MB": size, "what": what, "value": max(value, 0.01)}
-        for name, row in rows.items()
-        for size, measured in zip(sizes, row, strict=True)
-        for what, value in (("CPU, s", measured.cpu_s), ("peak, MB", measured.peak_mb))
-    ]
-    lines = (
-        alt.Chart(alt.Data(values=values), width=300, height=220)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("MB:Q", title="log, MB", scale=alt.Scale(type="log")),
-            y=alt.Y("value:Q", title=None, scale=alt.Scale(type="log")),
-            color="program:N",
-        )
+
+def drawn(sizes: Sequence[int], rows: dict[str, list[Measured]]) -> str:
+    """Draw processor time and memory by the size of the log as SVG; both axes are logarithmic."""
+    panels = (
+        ("processor time, s", [[each.cpu_s for each in row] for row in rows.values()]),
+        ("memory, MB", [[each.peak_mb for each in row] for row in rows.values()]),
     )
-    lines.facet(column=alt.Column("what:N", title=None)).resolve_scale(y="independent").save(path)
+    shapes = []
+    for panel, (title, lines) in enumerate(panels):
+        left, low, high = 50 + panel * 300, *decades(value for line in lines for value in line)
+
+        def x(size: float, left: float = left) -> float:
+            return round(left + 240 * math.log(size / sizes[0], sizes[-1] / sizes[0]), 1)
+
+        def y(value: float, low: int = low, high: int = high) -> float:
+            return round(230 - 200 * (math.log10(value) - low) / (high - low), 1)
+
+        shapes.append(f'<text x="{left}" y="16" font-weight="bold">{title}</text>')
+        for power in range(low, high + 1):
+            at = y(10**power)
+            shapes.append(f'<path d="M{left} {at}h240" stroke="#ccc"/>')
+            shapes.append(
+                f'<text x="{left - 5}" y="{at + 4}" text-anchor="end">{10**power:g}</text>'
+            )
+        shapes += (f'<text x="{x(e)}" y="246" text-anchor="middle">{e}</text>' for e in sizes)
+        for color, line in zip(COLORS, lines, strict=False):
+            points = [(x(size), y(value)) for size, value in zip(sizes, line, strict=True)]
+            path = "L".join(f"{across} {down}" for across, down in points)
+            shapes.append(f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="2"/>')
+    for at, (color, name) in enumerate(zip(COLORS, rows, strict=False)):
+        left, top = 50 + at % 3 * 190, 278 + at // 3 * 18
+        shapes.append(f'<path d="M{left} {top - 4}h20" stroke="{color}" stroke-width="3"/>')
+        shapes.append(f'<text x="{left + 26}" y="{top}">{name}</text>')
+    height = 290 + (len(rows) - 1) // 3 * 18
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 610 {height}" width="610"'
+        ' font-family="sans-serif" font-size="11">\n'
+        '<rect width="100%" height="100%" fill="white"/>\n'
+        + "\n".join(shapes)
+        + '\n<text x="320" y="262" text-anchor="middle">log, MB</text>\n</svg>\n'
+    )
+
+
+def decades(values: Iterable[float]) -> tuple[int, int]:
+    """Powers of ten around values."""
+    logs = [math.log10(each) for each in values]
+    return math.floor(min(logs)), math.ceil(max(logs))
 
 
 def too_fast(rows: dict[str, list[Measured]], sizes: Sequence[float]) -> list[str]:
@@ -382,9 +443,13 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, nargs="*", default=[20, 200, 1000])
     parser.add_argument("--entries", type=int, default=60_000, help="partitions in all Fetches")
     parser.add_argument("--only", nargs="*", default=[], help="names of programs")
-    parser.add_argument("--plot", type=Path, help="a file for the plot: .svg, .png or .html")
+    parser.add_argument("--plot", type=Path, nargs=2, help="a file with the table; the SVG file")
     parser.add_argument("--write", type=Path, help="only write the log of the first size")
     given = parser.parse_args()
+    if given.plot:
+        source, target = given.plot
+        target.write_text(drawn(*rows_in(source.read_text("utf-8"))), "utf-8")
+        return
     if given.write:
         print("\n".join(map(str, write(given.write, given.sizes[0] * MB))))
         return
@@ -399,9 +464,6 @@ def main() -> None:
             shutil.rmtree(Path(name) / str(size))
         table("program", [f"{size} MB" for size in given.sizes], rows)
         wrong += too_fast(rows, given.sizes)
-        if given.plot is not None:
-            plot(rows, given.sizes, given.plot)
-            print(f"the plot is in {given.plot}")
         rows = {each: [] for each in chosen}
         for entries in given.partitions:
             size = given.entries * (240 + 1000 // entries)

@@ -1,6 +1,6 @@
 """Writing rows to a topic outside Spark: in order, with an error for each lost row."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -9,6 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topics import writer_configuration
+from brokertwin.state.core.packs import PACK_BYTES_MAX, packed
 from brokertwin.wording import counted
 
 FLUSH_S = 60.0
@@ -88,12 +89,37 @@ def reason_of(error: KafkaError) -> str:
     return error.str().removeprefix(AT_ONCE)
 
 
-def write_all(
-    client: ClientProperties,
-    topic: str,
-    rows: Iterable[NewRow],
-    on_delivered: Callable[[], None] = lambda: None,
-) -> None:
+def in_packs(rows: Iterable[NewRow], events_max: int) -> Iterator[NewRow]:
+    """Pack up to `events_max` events of a cell into one row, in the order of each cell."""
+    return map(pack_of, packs(rows, events_max))
+
+
+def packs(rows: Iterable[NewRow], events_max: int) -> Iterator[list[NewRow]]:
+    """Yield the events of each pack."""
+    waiting: dict[str, list[NewRow]] = {}
+    sizes: dict[str, int] = {}
+    for row in rows:
+        pack, size = waiting.setdefault(row.key, []), sizes.get(row.key, 0) + len(row.value)
+        if pack and size > PACK_BYTES_MAX:
+            yield pack
+            waiting[row.key] = pack = []
+            size = len(row.value)
+        pack.append(row)
+        sizes[row.key] = size
+        if len(pack) == events_max:
+            yield pack
+            del waiting[row.key], sizes[row.key]
+    yield from waiting.values()
+
+
+def pack_of(events: list[NewRow]) -> NewRow:
+    """Return one row of several events, with the id of the first."""
+    if len(events) == 1:
+        return events[0]
+    return events[0]._replace(value=packed(event.value for event in events))
+
+
+def write_all(client: ClientProperties, topic: str, rows: Iterable[NewRow]) -> None:
     """Write rows in order and wait for delivery. Raises UserError if some rows failed."""
     failures: list[str] = []
     taken = 0
@@ -101,7 +127,6 @@ def write_all(
     def delivered() -> None:
         nonlocal taken
         taken += 1
-        on_delivered()
 
     writer = TopicWriter(client, topic, delivered, failures.append)
     for row in rows:
@@ -110,6 +135,6 @@ def write_all(
     if left or failures:
         reason = failures[0] if failures else "no response"
         raise UserError(
-            f"Kafka did not accept {counted(left + len(failures), 'event')}: {reason}.",
+            f"Kafka did not accept {counted(left + len(failures), 'row')}: {reason}.",
             f"It accepted {taken:,}.",
         )

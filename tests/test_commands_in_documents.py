@@ -45,7 +45,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 
 IN_A_CLONE = {
-    *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md", "docs/page.md"),
+    *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
     *("README.md", "docs/CONTRIBUTING.md", "examples/README.md"),
     "checkpoints.example/README.md",
     *("docs/tutorials/audit-a-request-log.md", "docs/tutorials/run-the-job.md"),
@@ -57,9 +57,9 @@ OF_A_CLONE = (
     *("Makefile", "pyproject.toml", ".ci/constraints.txt"),
 )
 WITHOUT_KAFKA = {
-    *("docs/CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
+    *("docs/CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/replication.md"),
     "checkpoints.example/README.md",
-    *("docs/assistants.md", "docs/page.md", "docs/simulation.md", "docs/testing.md"),
+    "docs/testing.md",
     *("docs/watching.md", "docs/query.md", "docs/settings.md"),
     "docs/tutorials/audit-a-request-log.md",
     "docs/tutorials/move-offsets.md",
@@ -265,7 +265,7 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/offsets.md": committed_offsets,
     "docs/runbook.md": refused_event,
     "docs/security.md": key_store,
-    "docs/systems/observer.md": cluster_logs,
+    "docs/systems/replication.md": cluster_logs,
     "docs/tutorials/test-a-client.md": saved_modules("docs/tutorials/test-a-client.md"),
 }
 """Set-up of files that a page's reader already has."""

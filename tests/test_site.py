@@ -87,7 +87,7 @@ def test_diagrams_are_left_for_the_browser_to_draw_and_code_is_documented(site: 
         diagrams = len(MERMAID.findall(page.read_text(encoding="utf-8")))
         html = (site / page.with_suffix(".html").name).read_text(encoding="utf-8")
         assert html.count('<pre class="mermaid">') == diagrams, page.name
-    reference = (site / "reference.html").read_text(encoding="utf-8")
+    reference = (site / "library.html").read_text(encoding="utf-8")
     for name in ("testing.broker.KafkaBroker.produce", "streaming.checkpoint.census.census"):
         assert f'id="brokertwin.{name}"' in reference
 

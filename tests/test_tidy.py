@@ -78,9 +78,9 @@ def test_a_room_describes_its_contents(room: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "file"), KAFKAS_WORDS.items())
-def test_kafka_terms_are_in_module_docstrings_and_the_glossary(word: str, file: str) -> None:
+def test_kafka_terms_are_in_module_docstrings_and_the_architecture(word: str, file: str) -> None:
     assert re.search(rf"\b{word}\b", ast.get_docstring(tree_of(ROOT / file)) or "")
-    assert f"`{file}`" in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert f"`{file}`" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_messages_name_no_page_of_the_repository() -> None:

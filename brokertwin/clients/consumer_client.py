@@ -168,8 +168,10 @@ class ConsumerClient(FetchingClient):
         self._want(UnsentRequest(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
 
     def _coordinator_node(self) -> Node | None:
-        found = self.coordinator.coordinator
-        return found and Node(COORDINATOR_NODE - found.id, found.host, found.port)
+        coordinator = self.coordinator.coordinator
+        return coordinator and Node(
+            COORDINATOR_NODE - coordinator.id, coordinator.host, coordinator.port
+        )
 
     def _deadlines(self, now: int) -> list[int]:
         return [time for time in self.coordinator.deadlines() if time > now]

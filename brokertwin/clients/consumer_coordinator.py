@@ -255,10 +255,10 @@ class ClassicMembership:
             self._send("FIND_COORDINATOR", requests.find_coordinator(self.config))
 
     def _found(self, now: int, response: FindCoordinatorResponse) -> None:
-        found = response.coordinators[0]
-        error = error_of(found.error_code)
+        coordinator = response.coordinators[0]
+        error = error_of(coordinator.error_code)
         if error is Error.NONE:
-            self.coordinator = Node(found.node_id, found.host, found.port)
+            self.coordinator = Node(coordinator.node_id, coordinator.host, coordinator.port)
             self._session_until = now + self.config.session_timeout_ms
             self._attempts = 0
         elif error in RETRIABLE:

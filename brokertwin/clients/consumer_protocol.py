@@ -44,13 +44,13 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
     """The subscription of a member. Raises ValueError for other bytes."""
-    found = ConsumerProtocolSubscription.parsed(data)
+    subscription = ConsumerProtocolSubscription.parsed(data)
     return Subscription(
-        topics=tuple(found.topics),
-        user_data=found.user_data,
-        owned=tuple(_each(found.owned_partitions)),
-        generation_id=found.generation_id if found.generation_id >= 0 else None,
-        rack_id=found.rack_id or None,
+        topics=tuple(subscription.topics),
+        user_data=subscription.user_data,
+        owned=tuple(_each(subscription.owned_partitions)),
+        generation_id=subscription.generation_id if subscription.generation_id >= 0 else None,
+        rack_id=subscription.rack_id or None,
         group_instance_id=group_instance_id,
     )
 
@@ -88,17 +88,17 @@ def decode_previous_assignment(data: bytes) -> tuple[list[TopicPartition], int |
     Other bytes count as no partitions, of generation -1.
     """
     try:
-        found, end = rows.read(StickyAssignorUserData, data, 0, 0)
+        user_data, end = rows.read(StickyAssignorUserData, data, 0, 0)
         if end < len(data):
-            found, _ = rows.read(StickyAssignorUserData, data, 0, 1)
+            user_data, _ = rows.read(StickyAssignorUserData, data, 0, 1)
     except ValueError:
         return [], NO_GENERATION
     partitions = [
         TopicPartition(each.topic, at)
-        for each in found.previous_assignment
+        for each in user_data.previous_assignment
         for at in each.partitions
     ]
-    return partitions, found.generation if end < len(data) else None
+    return partitions, user_data.generation if end < len(data) else None
 
 
 def encode_generation(generation: int) -> bytes:

@@ -272,14 +272,14 @@ class Fetcher:
         return taken
 
     def _buffer_records(
-        self, node: int, data: FetchRequestData, partition: TopicPartition, found: Records
+        self, node: int, data: FetchRequestData, partition: TopicPartition, records: Records
     ) -> None:
         requested = data.session_partitions[partition].fetch_offset
-        items = deque((offset, record) for offset, record in found.items if offset >= requested)
-        if items or found.next_offset > requested:
-            epochs = deque(found.epochs)
+        items = deque((offset, record) for offset, record in records.items if offset >= requested)
+        if items or records.next_offset > requested:
+            epochs = deque(records.epochs)
             self._buffer.append(
-                _Buffered(partition, node, requested, items, found.next_offset, epochs)
+                _Buffered(partition, node, requested, items, records.next_offset, epochs)
             )
 
     def _refused(self, partition: TopicPartition, code: int) -> None:

@@ -111,11 +111,11 @@ class RecordAudit:
 
     def acked_offsets(self, topic: str) -> dict[TopicPartition, list[int]]:
         """Return the offsets of a topic's acknowledged records, by partition."""
-        found: dict[TopicPartition, list[int]] = defaultdict(list)
+        offsets: dict[TopicPartition, list[int]] = defaultdict(list)
         for sent in self.sent.values():
             if sent.partition.topic == topic and sent.offset >= 0:
-                found[sent.partition].append(sent.offset)
-        return found
+                offsets[sent.partition].append(sent.offset)
+        return offsets
 
     def may_be_gone(self, name: str) -> bool:
         sent = self.sent[name]
@@ -163,19 +163,19 @@ class RecordAudit:
         self._hold_transactions(places, {name for log in committed.values() for _, name in log})
 
     def _hold_record(
-        self, name: str, sent: SentRecord, found: list[tuple[TopicPartition, int]]
+        self, name: str, sent: SentRecord, places: list[tuple[TopicPartition, int]]
     ) -> None:
-        if not found and self.may_be_gone(name):
+        if not places and self.may_be_gone(name):
             return
-        if sent.outcome is SendOutcome.ACKED and not found:
+        if sent.outcome is SendOutcome.ACKED and not places:
             at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
             self._violate(f"{name} was acknowledged{at}, but is not in the log")
-        elif sent.outcome is SendOutcome.GIVEN_UP and found:
-            self._violate(f"{name} was given up for certain, but is in the log: {_places(found)}")
-        elif sent.offset >= 0 and found != [(sent.partition, sent.offset)]:
+        elif sent.outcome is SendOutcome.GIVEN_UP and places:
+            self._violate(f"{name} was given up for certain, but is in the log: {_places(places)}")
+        elif sent.offset >= 0 and places != [(sent.partition, sent.offset)]:
             self._violate(
                 f"{name} was acknowledged at {_places([(sent.partition, sent.offset)])}, but is at"
-                f" {_places(found)}"
+                f" {_places(places)}"
             )
 
     def _hold_order(self, logs: Mapping[TopicPartition, Log]) -> None:
@@ -214,6 +214,6 @@ class RecordAudit:
                     self._violate(f"{name} was read by read_committed, but was aborted")
 
 
-def _places(found: Sequence[tuple[TopicPartition, int]]) -> str:
+def _places(places: Sequence[tuple[TopicPartition, int]]) -> str:
     """Return places as text, like `offset 5 of orders-0`."""
-    return " and ".join(f"offset {offset} of {at.topic}-{at.partition}" for at, offset in found)
+    return " and ".join(f"offset {offset} of {at.topic}-{at.partition}" for at, offset in places)

@@ -310,7 +310,7 @@ class ShareFetcher:
     def _led(
         self, assigned: Iterable[TopicPartition], snapshot: MetadataSnapshot
     ) -> dict[int, list[TopicPartition]]:
-        found: dict[int, list[TopicPartition]] = {}
+        by_node: dict[int, list[TopicPartition]] = {}
         for partition in assigned:
             leader = snapshot.leader(partition)
             topic_id = snapshot.topic_ids.get(partition.topic)
@@ -319,8 +319,8 @@ class ShareFetcher:
             else:
                 self._names[topic_id, partition.partition] = partition
                 self._places[partition] = topic_id, partition.partition
-                found.setdefault(leader.id, []).append(partition)
-        return found
+                by_node.setdefault(leader.id, []).append(partition)
+        return by_node
 
     def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[TopicPartitionId]:
         if not self._wants_records or self._buffered or self._quiet_until.get(node, 0) > now:

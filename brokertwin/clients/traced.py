@@ -280,7 +280,8 @@ class TracedProducerClient(ProducerClient):
                 f"record_set=HeapByteBuffer[pos=0 lim={size} cap={cap}]}}"
             )
         data = ",".join(
-            f"{{topic={topic},data=[{','.join(found)}]}}" for topic, found in topics.items()
+            f"{{topic={topic},data=[{','.join(partitions)}]}}"
+            for topic, partitions in topics.items()
         )
         expects = str(outgoing.expects_response).lower()
         return (

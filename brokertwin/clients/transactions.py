@@ -421,9 +421,11 @@ class ProducerTransactions:
 
     def _found(self, now: int, response: FindCoordinatorResponse) -> None:
         assert self._lookup is not None, "a lookup is in flight"
-        found = response.coordinators[0]
-        if self._is_good(now, response, found.error_code):
-            self._coordinators[self._lookup] = Node(found.node_id, found.host, found.port)
+        coordinator = response.coordinators[0]
+        if self._is_good(now, response, coordinator.error_code):
+            self._coordinators[self._lookup] = Node(
+                coordinator.node_id, coordinator.host, coordinator.port
+            )
 
     def _partitions_added(self, now: int, response: AddPartitionsToTxnResponse) -> None:
         codes = []

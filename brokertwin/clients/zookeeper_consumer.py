@@ -167,8 +167,8 @@ class ZookeeperConsumer:
         names = yield Children(f"{self._root}/ids")
         wanted: dict[str, list[ConsumerThread]] = {}
         for name in names if isinstance(names, list) else []:
-            found = yield ReadNode(f"{self._root}/ids/{name}")
-            for part in str(found or "").split(","):
+            data = yield ReadNode(f"{self._root}/ids/{name}")
+            for part in str(data or "").split(","):
                 topic, _, count = part.partition("=")
                 threads = [ConsumerThread(name, number) for number in range(int(count or 0))]
                 wanted.setdefault(topic, []).extend(threads)

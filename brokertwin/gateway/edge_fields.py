@@ -112,26 +112,26 @@ def store_batches(
     for topic in request.topic_data or ():
         codec = engine.codec_of(broker, topic)
         for partition in topic.partition_data or ():
-            found = records.parse(cast("bytes | None", partition.records))
+            batches = records.parse(cast("bytes | None", partition.records))
             if codec is not None:
-                found = recompression.in_codec(found, codec, version)
+                batches = recompression.in_codec(batches, codec, version)
             partition.records = None
-            partition.records_size_in_bytes = found.size_in_bytes
-            partition.batches = found.batches
-            if found.error:
-                partition.records_error = int(found.error)
-            elif found.data is not None:
-                partition.records_seen = found.seen
+            partition.records_size_in_bytes = batches.size_in_bytes
+            partition.batches = batches.batches
+            if batches.error:
+                partition.records_error = int(batches.error)
+            elif batches.data is not None:
+                partition.records_seen = batches.seen
                 later = None
                 try:
-                    locator = engine.put(found.data)
+                    locator = engine.put(batches.data)
                     if isinstance(locator, str):
                         partition.batches[0].locator = locator
                     else:
                         later = locator
                 except OSError as failure:
                     _not_stored(partition, failure)
-                writes.append(PendingWrite(topic, partition, found.data, later))
+                writes.append(PendingWrite(topic, partition, batches.data, later))
     return writes
 
 

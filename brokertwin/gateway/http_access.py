@@ -52,26 +52,26 @@ class HttpAccess(NamedTuple):
         if file is None:
             return cls()
         try:
-            found = msgspec.convert(tomllib.loads(file.read_text("utf-8")), _AccessFile)
+            access = msgspec.convert(tomllib.loads(file.read_text("utf-8")), _AccessFile)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise UserError(
                 f"Cannot read {file} of --http-access: {why}.",
                 "It may have: token = '…', certificate = 'FILE.pem', hosts = ['NAME'].",
             ) from None
-        if found.token is not None and not found.token.isascii():
+        if access.token is not None and not access.token.isascii():
             raise UserError(f"The token in {file} is not ASCII.", "Use letters and digits.")
         tls = None
-        if found.certificate is not None:
+        if access.certificate is not None:
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             try:
-                tls.load_cert_chain(file.parent / found.certificate)
+                tls.load_cert_chain(file.parent / access.certificate)
             except OSError as error:
                 raise UserError(
-                    f"Cannot read the certificate {found.certificate}: {error.strerror or error}.",
+                    f"Cannot read the certificate {access.certificate}: {error.strerror or error}.",
                     "It is a PEM file with the private key and the certificates.",
                 ) from None
-        return cls(found.token, tls, frozenset(name.lower() for name in found.hosts))
+        return cls(access.token, tls, frozenset(name.lower() for name in access.hosts))
 
     def guarded(self, application: "WSGIApplication") -> "WSGIApplication":
         """Return the application behind the checks; it never raises."""

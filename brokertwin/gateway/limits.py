@@ -124,15 +124,15 @@ def _known_overrides(text: str) -> Mapping[str, int]:
 
 def _overrides(text: str) -> dict[str, int]:
     """Parse `host:number,…`; a host name counts for all its addresses."""
-    found: dict[str, int] = {}
+    overrides: dict[str, int] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         host, _, number = entry.rpartition(":")
         try:
             addresses = socket.getaddrinfo(host.strip("[] "), None)
-            found |= {str(each[4][0]): int(number) for each in addresses}
+            overrides |= {str(each[4][0]): int(number) for each in addresses}
         except (OSError, ValueError):
             raise UserError(
                 f"Invalid entry of {PER_IP_OVERRIDES}: {entry!r}.",
                 "Pass known hosts with numbers: 127.0.0.1:200,gateway.example.org:50.",
             ) from None
-    return found
+    return overrides

@@ -133,8 +133,8 @@ class AddedListeners:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def of(self, broker: int) -> list[GatewayListener]:
-        found = (added.listener for (each, _), added in self._added.items() if each == broker)
-        return [each for each in found if each is not None]
+        listeners = (added.listener for (each, _), added in self._added.items() if each == broker)
+        return [each for each in listeners if each is not None]
 
     async def settle(self) -> None:
         """Open and close listeners according to the current settings."""

@@ -182,8 +182,8 @@ class Gateway:
 
     def _stores_of(self, broker: int) -> list[AlteredStores]:
         """Return the key and trust stores of a broker's listeners."""
-        found = (each.stores for each in (self._own[broker], *self._added.of(broker)))
-        return [each for each in found if each is not None]
+        stores = (each.stores for each in (self._own[broker], *self._added.of(broker)))
+        return [each for each in stores if each is not None]
 
     def _on_settings(self) -> None:
         self._arrivals.limits_changed()
@@ -290,9 +290,9 @@ class Gateway:
     def addressed(self, line: str) -> str:
         """Return a logged line with the addresses of brokers: the state does not have them."""
 
-        def end_point(found: re.Match[str]) -> str:
-            host, port = self.addresses.get(int(found[1]), Address("", -1))
-            return f"BrokerEndPoint({found[1]},{host},{port})"
+        def end_point(match: re.Match[str]) -> str:
+            host, port = self.addresses.get(int(match[1]), Address("", -1))
+            return f"BrokerEndPoint({match[1]},{host},{port})"
 
         return _UNKNOWN_END_POINT.sub(end_point, line)
 

@@ -171,8 +171,8 @@ def _repeats(items: Sequence[Any]) -> bool:
     if not items or not isinstance(items[0], dict):
         return len(set(items)) < len(items)
     names = [name for name in NAMES if name in items[0]]
-    found = zip(*([item.get(name) for item in items] for name in names), strict=True)
-    return len(set(found)) < len(items)
+    rows = zip(*([item.get(name) for item in items] for name in names), strict=True)
+    return len(set(rows)) < len(items)
 
 
 def _body(body: Body, lists: list[str], pieces: list[_Piece]) -> Body:
@@ -197,16 +197,16 @@ def _joined(parts: list[list[Any]], inner: list[str]) -> list[Any]:
     """Join lists; items of the same name are one if they have inner lists."""
     if not inner:
         return [item for part in parts for item in part]
-    found: dict[Any, Body] = {}
+    by_key: dict[Any, Body] = {}
     lists: dict[Any, list[list[Any]]] = {}
     for part in parts:
         for item in part:
-            if _name(item) not in found or item.get("errorCode"):
-                found[_name(item)] = item
+            if _name(item) not in by_key or item.get("errorCode"):
+                by_key[_name(item)] = item
             lists.setdefault(_name(item), []).append(item.get(inner[0]) or [])
-    for name, item in found.items():
+    for name, item in by_key.items():
         item[inner[0]] = _joined(lists[name], inner[1:])
-    return list(found.values())
+    return list(by_key.values())
 
 
 def _name(item: Any) -> Any:

@@ -56,14 +56,14 @@ class Traffic:
             times = self.times[api_key] = ResponseTimes([0] * (len(BOUNDS_S) + 1))
         times.classes[bisect_left(BOUNDS_S, seconds)] += 1
         times.sum_s += seconds
-        found: list[int] = []
+        codes: list[int] = []
         if body is not None:
             for path in error_paths(api_key):
-                found += _codes(body, path)
-        for code in found:
+                codes += _codes(body, path)
+        for code in codes:
             key = (api_key, code)
             self.errors[key] = self.errors.get(key, 0) + 1
-        return found
+        return codes
 
     @property
     def responses_by_name(self) -> dict[str, int]:
@@ -74,10 +74,10 @@ class Traffic:
 
     @property
     def errors_by_name(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for (key, code), number in sorted(dict(self.errors).items()):
-            found.setdefault(KAFKA_APIS[key].name, {})[error_name(code)] = number
-        return found
+            counts.setdefault(KAFKA_APIS[key].name, {})[error_name(code)] = number
+        return counts
 
     @property
     def times_by_name(self) -> dict[str, ResponseTimes]:
@@ -103,20 +103,20 @@ def _codes(body: Any, path: Path) -> list[int]:
 
     Those of a part that many responses share are kept with it.
     """
-    found: list[int] = []
+    codes: list[int] = []
     value = body.get(path[0]) if isinstance(body, dict) else getattr(body, snake(path[0]), None)
     if not value:
-        return found
+        return codes
     if not isinstance(value, list):
         return [value] if len(path) == 1 else _codes(value, path[1:])
     if len(path) == 1:
         return [each for each in value if each]
     for each in value:
         if not isinstance(each, CachedBody):
-            found += _codes(each, path[1:])
+            codes += _codes(each, path[1:])
         else:
             kept: dict[Any, Any] = vars(each)
             if path not in kept:
                 kept[path] = _codes(each, path[1:])
-            found += kept[path]
-    return found
+            codes += kept[path]
+    return codes

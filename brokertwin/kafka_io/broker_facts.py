@@ -60,7 +60,7 @@ def read(client: ClientProperties) -> dict[str, str]:
         broker = min(admin.list_topics(timeout=TIMEOUT_S).brokers)
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         (described,) = admin.describe_configs([resource], request_timeout=TIMEOUT_S).values()
-        found: Mapping[str, Any] = described.result(TIMEOUT_S)
+        configs: Mapping[str, Any] = described.result(TIMEOUT_S)
     except (KafkaException, TimeoutError, ValueError) as error:
         reason = error.args[0].str() if isinstance(error, KafkaException) else "no response"
         raise UserError(
@@ -69,7 +69,7 @@ def read(client: ClientProperties) -> dict[str, str]:
         ) from None
     return {
         name: entry.value
-        for name, entry in sorted(found.items())
+        for name, entry in sorted(configs.items())
         if entry.source in GIVEN and entry.value is not None and not entry.is_sensitive
         if _is_kept(name)
     }

@@ -29,8 +29,8 @@ def archive(home: Path, name: str, java: str, class_path: Path) -> Path:
         class_path: directory of its jars; other jars or another directory have another archive.
     """
     executable = Path(java).resolve()
-    found = sorted((jar.name, jar.stat().st_size) for jar in class_path.glob("*.jar"))
-    facts = (executable, executable.stat().st_mtime_ns, class_path.resolve(), found)
+    jars = sorted((jar.name, jar.stat().st_size) for jar in class_path.glob("*.jar"))
+    facts = (executable, executable.stat().st_mtime_ns, class_path.resolve(), jars)
     key = hashlib.sha256("\n".join(map(str, facts)).encode()).hexdigest()[:12]
     return home / "jars" / f"{name}-{key}.jsa"
 

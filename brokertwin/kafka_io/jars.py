@@ -158,8 +158,8 @@ class _Watch:
     def read(self, line: str) -> None:
         """Process a line of Ivy's output."""
         self.lines.append(line.strip())
-        if found := FOUND.match(line):
-            self._modules.add(found[1])
+        if match := FOUND.match(line):
+            self._modules.add(match[1])
         elif fetched := FETCHED.match(line):
             self._jars += 1
             self._say("  {name}-{version}.jar in {ms} ms".format(**fetched.groupdict()))
@@ -217,10 +217,10 @@ def _descriptor(wanted: JarSet) -> str:
 
 
 def pyspark_jars() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
-    return Path(found.origin).parent / "jars"
+    return Path(spec.origin).parent / "jars"
 
 
 def artifact(jar: Path) -> str:

@@ -307,19 +307,24 @@ class EmbeddedKafka:
             return None
 
     def _bootstrap_of_last_start(self) -> str | None:
+        ports = self._ports_of_last_start()
+        return f"{HOST}:{ports[0]}" if ports else None
+
+    def _ports_of_last_start(self) -> list[int]:
+        """Return the ports of its listeners: of clients, and of its controller if it has one."""
         if not self._properties.is_file():
-            return None
+            return []
         listeners = properties.read(self._properties)["listeners"]
-        return listeners.split(",")[0].partition("://")[2]
+        return [int(each.rpartition(":")[2]) for each in listeners.split(",")]
 
     def _write_properties(self, settings: Mapping[str, str]) -> None:
-        """Choose ports, the former one if it is free, and write server.properties."""
-        former = self._bootstrap_of_last_start()
-        wanted = int(former.rpartition(":")[2]) if former else None
+        """Choose ports, the former ones if they are free, and write server.properties."""
+        former = self._ports_of_last_start()
+        wanted = former[0] if former else None
         if wanted is not None and self._pid_file.exists():  # it was killed, not stopped
             _await_port(wanted)
         port = _free_port(wanted)
-        controller_port = _free_port()
+        controller_port = _free_port(former[1] if len(former) > 1 else None)
         client = f"CLIENT://{HOST}:{port}"
         own = {
             "process.roles": "broker,controller",

@@ -262,11 +262,11 @@ def addresses_of(text: str) -> Iterator[tuple[str, int]]:
     """
     for part in filter(None, (part.strip() for part in text.split(","))):
         bare = part.rpartition("://")[2]
-        found = _ADDRESS.fullmatch(bare)
-        port = int(found["port"] or PORT) if found else PORT_MAX + 1
-        if found is None or port > PORT_MAX:
+        match = _ADDRESS.fullmatch(bare)
+        port = int(match["port"] or PORT) if match else PORT_MAX + 1
+        if match is None or port > PORT_MAX:
             raise UserError(f"Invalid Kafka address {part!r}.", "Pass HOST:PORT,…")
-        yield found["host"].strip("[]"), port
+        yield match["host"].strip("[]"), port
 
 
 def parse_jaas(text: str) -> dict[str, str]:
@@ -275,16 +275,16 @@ def parse_jaas(text: str) -> dict[str, str]:
     Raises:
         UserError: it is not `<class> required name="value" …;` (the message omits its content).
     """
-    found = _JAAS_LOGIN.fullmatch(text)
-    rest = _JAAS_OPTION.sub("", found["options"]).strip() if found else "?"
-    if found is None or rest:
+    match = _JAAS_LOGIN.fullmatch(text)
+    rest = _JAAS_OPTION.sub("", match["options"]).strip() if match else "?"
+    if match is None or rest:
         raise UserError(
             "Could not parse sasl.jaas.config.",
             'Write it as: <login module class> required name="value" name="value";',
         )
     return {
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted else single or bare
-        for name, quoted, single, bare in _JAAS_OPTION.findall(found["options"])
+        for name, quoted, single, bare in _JAAS_OPTION.findall(match["options"])
     }
 
 

@@ -19,5 +19,5 @@ class Locator(NamedTuple):
     @classmethod
     def of(cls, text: str) -> "Locator | None":
         """Parse a locator; None if it is invalid."""
-        found = _TEXT.fullmatch(text)
-        return cls(*map(int, found.groups())) if found else None
+        match = _TEXT.fullmatch(text)
+        return cls(*map(int, match.groups())) if match else None

@@ -99,14 +99,14 @@ def read(client: ClientProperties, prefix: str) -> dict[str, Placement]:
         UserError: no job has run with this prefix.
     """
     rows = read_all(client, full_name(prefix, PLACEMENT))
-    found = {
+    placements = {
         row.key.decode(): msgspec.json.decode(row.value, type=Placement)
         for row in rows
         if row.key is not None and row.value is not None
     }
-    if not found:
+    if not placements:
         raise UserError(
             f"The topic {full_name(prefix, PLACEMENT)} has no job's placement.",
             f"Start `brokertwin run` first: it creates {full_name(prefix, REQUESTS)}.",
         )
-    return found
+    return placements

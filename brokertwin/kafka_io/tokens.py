@@ -78,8 +78,8 @@ def expires_at(token: str) -> float:
 
 def _signer(bootstrap: str) -> Callable[[], str]:
     """Return a function that signs a token for Amazon MSK. Raises UserError."""
-    found = _MSK_HOST.search(bootstrap)
-    region = found[1] if found else os.environ.get("AWS_REGION", "")
+    match = _MSK_HOST.search(bootstrap)
+    region = match[1] if match else os.environ.get("AWS_REGION", "")
     if not region:
         raise UserError(
             f"The address {bootstrap} names no AWS region.", "Set the environment's AWS_REGION."

@@ -23,6 +23,8 @@ from brokertwin.kafka_io.topics import (
     existing,
     quiet,
 )
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.packs import is_packed, unpacked
 
 T = TypeVar("T")
 
@@ -45,7 +47,10 @@ NO_LEADER_YET = frozenset(
 
 
 class TopicRow(NamedTuple):
-    """A row of a topic. `id` is its header, by which repeats are dropped."""
+    """A row of a topic. `id` is its header, by which repeats are dropped.
+
+    Each event of a pack is read as a row, with its index in the pack; `id` contains it, too.
+    """
 
     partition: int
     offset: int
@@ -53,6 +58,11 @@ class TopicRow(NamedTuple):
     key: bytes | None
     value: bytes | None
     id: str
+    pack_index: int = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(self.partition, self.offset, self.timestamp, self.key, self.pack_index)
 
 
 def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None) -> Consumer:
@@ -81,21 +91,21 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
     Raises:
         UserError: the topic does not exist, or Kafka does not respond.
     """
-    found = existing(admin_client(client), client).get(topic)
-    if found is None:
+    count = existing(admin_client(client), client).get(topic)
+    if count is None:
         raise UserError(
             f"Kafka at {client.bootstrap} has no topic {topic}.",
             "Check --prefix; `brokertwin run` creates the topics.",
         )
-    return found
+    return count
 
 
 def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
     """Return the end offsets of non-empty partitions."""
-    found = {
+    ends = {
         number: first_and_end(reader, TopicPartition(topic, number)) for number in range(partitions)
     }
-    return {number: end for number, (first, end) in found.items() if end > first}
+    return {number: end for number, (first, end) in ends.items() if end > first}
 
 
 def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
@@ -107,8 +117,8 @@ def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int
 
 def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> dict[int, int]:
     wanted = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
-    found = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
-    return {each.partition: each.offset for each in found if each.offset >= 0}
+    offsets = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
+    return {each.partition: each.offset for each in offsets if each.offset >= 0}
 
 
 def when_there(request: Callable[[], T], not_yet: Collection[int]) -> T:
@@ -184,7 +194,7 @@ def _between(
             if at_end or row.offset >= end - 1:
                 ends.pop(row.partition, None)
             if not at_end and row.offset < end:
-                yield row
+                yield from events_of(row)
     observe(0)
 
 
@@ -228,6 +238,16 @@ def without_repeats(rows: Iterator[TopicRow]) -> Iterator[TopicRow]:
         if row.id not in seen:
             seen.add(row.id)
             yield row
+
+
+def events_of(row: TopicRow) -> Iterator[TopicRow]:
+    """Yield the row, or the events of a pack."""
+    if row.value is None or not is_packed(row.value):
+        yield row
+        return
+    for index, document in enumerate(unpacked(row.value)):
+        own_id = f"{row.id}.{index}" if index else row.id
+        yield row._replace(value=document, id=own_id, pack_index=index)
 
 
 def row_of(message: Message) -> TopicRow:

@@ -277,9 +277,9 @@ def _check_settings(admin: AdminClient, there: Mapping[str, TopicSpec]) -> None:
         return
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
     for resource, described in admin.describe_configs(resources).items():
-        found: dict[str, Any] = described.result(KAFKA_TIMEOUT_S)
+        configs: dict[str, Any] = described.result(KAFKA_TIMEOUT_S)
         for setting, wanted in there[resource.name].settings.items():
-            value = found[setting].value
+            value = configs[setting].value
             if not _suffices(setting, value, wanted):
                 raise UserError(
                     f"The topic {resource.name} has {setting}={value} but needs {wanted}.",

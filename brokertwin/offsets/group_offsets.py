@@ -311,10 +311,10 @@ def topic_names(client: ClientProperties) -> dict[str, str]:
     admin = admin_client(client)
     try:
         described = admin.describe_topics(TopicCollection([*existing(admin, client)]))
-        found = {name: future.result(KAFKA_TIMEOUT_S) for name, future in described.items()}
+        descriptions = {name: future.result(KAFKA_TIMEOUT_S) for name, future in described.items()}
     except KafkaException as error:
         raise _refused(client, error) from None
-    return {str(each.topic_id).translate(FOR_URLS): name for name, each in found.items()}
+    return {str(each.topic_id).translate(FOR_URLS): name for name, each in descriptions.items()}
 
 
 def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
@@ -427,17 +427,17 @@ def deletable(client: ClientProperties, group: str) -> list[CommittedPosition]:
             _check_deletable(admin, client, group, bool(committed))
     except KafkaPythonError as error:
         raise _not_cleaned(client, error) from None
-    found = [
+    positions = [
         CommittedPosition(topic, number, value.offset, number < counts.get(topic, 0))
         for (topic, number), value in sorted(committed.items())
         if value.offset >= 0
     ]
-    if not found:
+    if not positions:
         raise UserError(
             f"Group {group} at {client.bootstrap} has no committed offsets.",
             "The user sees those of topics for which it has Describe.",
         )
-    return found
+    return positions
 
 
 def delete(

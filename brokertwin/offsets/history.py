@@ -144,14 +144,14 @@ class OffsetHistory:
         """Yield the change of each row of an offset."""
         for row in rows:
             try:
-                found = group_records.decode(row.key, row.value)
+                record = group_records.decode(row.key, row.value)
             except ValueError as error:
                 self.unread[row.partition, row.offset] = str(error)
                 continue
-            if isinstance(found, OffsetRow):
-                yield self._moved(row, found)
-            elif not isinstance(found, OtherRow):
-                self._update(self._groups.setdefault(found.group, _Group()), found)
+            if isinstance(record, OffsetRow):
+                yield self._moved(row, record)
+            elif not isinstance(record, OtherRow):
+                self._update(self._groups.setdefault(record.group, _Group()), record)
 
     def _moved(self, row: CoordinatorRow, found: OffsetRow) -> OffsetMove:
         before = self.offsets.pop(found.key, None)

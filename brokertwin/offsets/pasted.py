@@ -199,43 +199,43 @@ class PastedOffsets:
             self.unread[self._begun_at] = CUT
 
     def _read(self, number: int, text: str) -> Iterator[OffsetMove]:
-        if found := FORMATTED.fullmatch(text):
-            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
-            value = None if found["value"] in TOMBSTONES else _value(found["value"])
+        if match := FORMATTED.fullmatch(text):
+            key = OffsetKey(match["group"], match["topic"], int(match["partition"]))
+            value = None if match["value"] in TOMBSTONES else _value(match["value"])
             yield self._moved(_at(number, value), key, value)
-        elif found := DUMPING.fullmatch(text):
-            self._partition = int(found["partition"])
-        elif found := DUMPED.fullmatch(text):
-            yield from self._dumped(number, text, found)
-        elif found := HEADER.search(text):
-            self._columns = [COLUMNS.get(each, each) for each in found[0].split()]
-            self._prefix = found.start()
+        elif match := DUMPING.fullmatch(text):
+            self._partition = int(match["partition"])
+        elif match := DUMPED.fullmatch(text):
+            yield from self._dumped(number, text, match)
+        elif match := HEADER.search(text):
+            self._columns = [COLUMNS.get(each, each) for each in match[0].split()]
+            self._prefix = match.start()
         elif {*(cells := [each.strip() for each in text.split("|")])} >= NAMES_OF_CONFLUENT:
             self._cells = cells
         elif self._cells and "|" in text:
             self._of_confluent(cells)
         elif HEADER_OF_KAF.fullmatch(text):
             self._columns, self._prefix = COLUMNS_OF_KAF, 0
-        elif found := CHECKPOINT.fullmatch(text):
-            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
-            self.described[key] = int(found["offset"])
-        elif not self._columns and (found := EXPORTED.fullmatch(text)):
+        elif match := CHECKPOINT.fullmatch(text):
+            key = OffsetKey(match["group"], match["topic"], int(match["partition"]))
+            self.described[key] = int(match["offset"])
+        elif not self._columns and (match := EXPORTED.fullmatch(text)):
             key = OffsetKey(
-                self._named(found["quoted"] or found["group"]),
-                found["topic"],
-                int(found["partition"]),
+                self._named(match["quoted"] or match["group"]),
+                match["topic"],
+                int(match["partition"]),
             )
-            self.described[key] = int(found["offset"])
-        elif found := METRIC.fullmatch(text):
-            self._measured(dict(LABEL.findall(found["labels"])), float(found["offset"]))
+            self.described[key] = int(match["offset"])
+        elif match := METRIC.fullmatch(text):
+            self._measured(dict(LABEL.findall(match["labels"])), float(match["offset"]))
         elif why := next((why for start, why in OTHERS.items() if text.startswith(start)), ""):
             raise ValueError(why)
-        elif found := GROUP_OF_OTHERS.fullmatch(text):
-            self._group, self._columns = found["group"], []
-        elif self._columns is not COLUMNS_OF_KAF and (found := TOPIC_OF_KAF.fullmatch(text)):
-            self._topic = found["topic"]
-        elif found := NO_MEMBERS.fullmatch(text):
-            self._group, self._columns = found["group"], []
+        elif match := GROUP_OF_OTHERS.fullmatch(text):
+            self._group, self._columns = match["group"], []
+        elif self._columns is not COLUMNS_OF_KAF and (match := TOPIC_OF_KAF.fullmatch(text)):
+            self._topic = match["topic"]
+        elif match := NO_MEMBERS.fullmatch(text):
+            self._group, self._columns = match["group"], []
         elif not text:
             self._columns, self._cells = [], []
         elif self._columns:
@@ -312,10 +312,10 @@ class PastedOffsets:
 
     # kafka-dump-log
 
-    def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[OffsetMove]:
+    def _dumped(self, number: int, text: str, match: re.Match[str]) -> Iterator[OffsetMove]:
         """Parse a line of a batch, a record, or a transaction marker."""
         transactional = TRANSACTIONAL.search(text)
-        rest = found["rest"]
+        rest = match["rest"]
         if transactional is not None and (producer := PRODUCER.search(text)):
             self._producer = int(producer[1]) if transactional[1] == "true" else None
         elif marker := MARKER.search(rest):
@@ -323,10 +323,10 @@ class PastedOffsets:
             yield from (self._moved(*each) for each in held if marker[1] == "COMMIT")
         elif " payload:" in (record := rest.partition(" key: ")[2]):
             key, _, payload = record.partition(" payload:")
-            decoded = _dumped_offset(key, payload.removeprefix(" "), int(found["time"]))
+            decoded = _dumped_offset(key, payload.removeprefix(" "), int(match["time"]))
             if decoded is None:
                 return
-            row = CoordinatorRow(self._partition, int(found["at"]), int(found["time"]), b"", None)
+            row = CoordinatorRow(self._partition, int(match["at"]), int(match["time"]), b"", None)
             if self._producer is None:
                 yield self._moved(row, *decoded)
             else:
@@ -452,10 +452,10 @@ def _at(number: int, value: OffsetCommitValue | None) -> CoordinatorRow:
 
 
 def _value(text: str) -> OffsetCommitValue:
-    found = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
-    if found is None:
+    match = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
+    if match is None:
         raise ValueError(f"not an offset as Kafka prints it: {text}")
-    named = found.groupdict()
+    named = match.groupdict()
     epoch, metadata = named.get("epoch"), named["metadata"]
     return OffsetCommitValue(
         int(named["offset"]),
@@ -489,13 +489,13 @@ def _dumped_offset(
     if key.startswith("{"):
         value = msgspec.json.decode(payload) if payload.startswith("{") else None
         return _json_offset(msgspec.json.decode(key), value)
-    found = DECODED_KEY.fullmatch(key)
-    if found is None:
+    match = DECODED_KEY.fullmatch(key)
+    if match is None:
         return None
     made = OffsetKey(
-        found["group"] or found["old_group"],
-        found["topic"] or found["old_topic"],
-        int(found["partition"] or found["old_partition"]),
+        match["group"] or match["old_group"],
+        match["topic"] or match["old_topic"],
+        int(match["partition"] or match["old_partition"]),
     )
     if payload in TOMBSTONES:
         return made, None

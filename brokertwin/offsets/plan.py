@@ -54,20 +54,20 @@ class OffsetStep(NamedTuple):
 
 
 def plan(
-    wanted: Mapping[OffsetKey, tuple[int, int | None]], found: ClusterOffsets
+    wanted: Mapping[OffsetKey, tuple[int, int | None]], offsets: ClusterOffsets
 ) -> list[OffsetStep]:
     """A step for each offset, in the order of groups, topics and partitions.
 
     Args:
         wanted: the given offset and its counterpart in the target cluster, by key.
-        found: state of the target cluster.
+        offsets: those of the target cluster.
     """
     steps = []
     for key in sorted(wanted):
         given, offset = wanted[key]
-        log, committed = found.logs.get((key.topic, key.partition)), found.committed.get(key)
-        verdict = _verdict(offset, committed, log, key.group in found.with_members)
-        if key.group in found.sharing:
+        log, committed = offsets.logs.get((key.topic, key.partition)), offsets.committed.get(key)
+        verdict = _verdict(offset, committed, log, key.group in offsets.with_members)
+        if key.group in offsets.sharing:
             verdict = OffsetVerdict.SHARES
         steps.append(OffsetStep(key, given, offset, committed, log, verdict))
     return steps

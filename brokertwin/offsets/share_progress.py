@@ -69,26 +69,26 @@ def lag(progress: ShareSnapshot, end_offset: int) -> int | None:
 
 
 def _snapshot(value: bytes) -> ShareSnapshot:
-    found = ShareSnapshotValue.decoded(value)
+    snapshot = ShareSnapshotValue.decoded(value)
     return ShareSnapshot(
-        found.state_epoch,
-        found.leader_epoch,
-        found.start_offset,
-        found.delivery_complete_count,
-        combined(_batches(found.state_batches), found.start_offset),
+        snapshot.state_epoch,
+        snapshot.leader_epoch,
+        snapshot.start_offset,
+        snapshot.delivery_complete_count,
+        combined(_batches(snapshot.state_batches), snapshot.start_offset),
     )
 
 
 def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
     """The state after an update; without a snapshot, the update alone."""
-    found = ShareUpdateValue.decoded(value)
+    update = ShareUpdateValue.decoded(value)
     known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
-    start, done = found.start_offset, found.delivery_complete_count
+    start, done = update.start_offset, update.delivery_complete_count
     start = known.start_offset if start == UNKNOWN else start
     done = known.delivery_complete_count if done == UNKNOWN else done
-    batches = combined([*known.batches, *_batches(found.state_batches)], start)
-    return ShareSnapshot(known.state_epoch, found.leader_epoch, start, done, batches)
+    batches = combined([*known.batches, *_batches(update.state_batches)], start)
+    return ShareSnapshot(known.state_epoch, update.leader_epoch, start, done, batches)
 
 
-def _batches(found: list[ShareRowBatch]) -> list[ShareStateBatch]:
-    return [ShareStateBatch(*astuple(each)) for each in found]
+def _batches(batches: list[ShareRowBatch]) -> list[ShareStateBatch]:
+    return [ShareStateBatch(*astuple(each)) for each in batches]

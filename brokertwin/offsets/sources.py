@@ -132,20 +132,20 @@ class OffsetSource(NamedTuple):
     ) -> dict[OffsetKey, int]:
         """Return the offsets committed at a time, of these groups or of all."""
         if self.is_csv:
-            found = dict(_of_csv(Path(self.text), groups))
+            offsets = dict(_of_csv(Path(self.text), groups))
         elif self.is_pasted:
-            found = self._pasted(groups, until_ms)
+            offsets = self._pasted(groups, until_ms)
         else:
-            found = {}
+            offsets = {}
             for move in self.moves(until_ms, groups):
-                move.note_in(found)
-        lacking = sorted(set(groups) - {key.group for key in found})
+                move.note_in(offsets)
+        lacking = sorted(set(groups) - {key.group for key in offsets})
         if lacking:
             raise UserError(
                 f"{self.text} has no offsets of the groups {', '.join(lacking)}.",
                 f"List all groups with: brokertwin offsets show {self.text}",
             )
-        return {key: at for key, at in found.items() if not groups or key.group in groups}
+        return {key: at for key, at in offsets.items() if not groups or key.group in groups}
 
     def _pasted_moves(self, until_ms: int | None) -> Iterator[OffsetMove]:
         pasted = PastedOffsets()
@@ -156,12 +156,12 @@ class OffsetSource(NamedTuple):
     def _pasted(self, groups: Collection[str], until_ms: int | None) -> dict[OffsetKey, int]:
         """Return the offsets in the output of another tool."""
         pasted = PastedOffsets(next(iter(groups)) if len(groups) == 1 else "")
-        found: dict[OffsetKey, int] = {}
+        offsets: dict[OffsetKey, int] = {}
         for move in self._read_pasted(pasted, until_ms):
-            move.note_in(found)
+            move.note_in(offsets)
         if pasted.described and until_ms is not None:
             raise self._without_history()
-        return found | pasted.described
+        return offsets | pasted.described
 
     def _read_pasted(
         self, pasted: PastedOffsets, until_ms: int | None
@@ -281,14 +281,14 @@ def _of_csv(file: Path, groups: Collection[str]) -> Iterator[tuple[OffsetKey, in
 def _chosen(row: list[str]) -> list[int]:
     """The places of the group, topic, partition and offset in a line of names; else empty."""
     names = [name.strip().lower().replace("_", "-").replace(" ", "-") for name in row]
-    found = []
+    numbers = []
     for column in COLUMNS:
         place = next((names.index(name) for name in NAMES[column] if name in names), None)
         if place is not None:
-            found.append(place)
+            numbers.append(place)
         elif column != "group":
             return []
-    return found
+    return numbers
 
 
 def _read(file: Path, number: int, row: list[str]) -> tuple[OffsetKey, int]:

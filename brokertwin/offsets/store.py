@@ -317,10 +317,10 @@ class OffsetHistoryStore:
             HistoryError: the file is damaged.
             FileNotFoundError: it was merged.
         """
-        found, wanted = path.stat(), listed.get(path.name)
-        state = (path, found.st_size, found.st_mtime_ns)
+        stat, wanted = path.stat(), listed.get(path.name)
+        state = (path, stat.st_size, stat.st_mtime_ns)
         if wanted is not None and state not in self._checked:
-            if found.st_size != wanted.bytes or checksum(path) != wanted.sha256:
+            if stat.st_size != wanted.bytes or checksum(path) != wanted.sha256:
                 raise _damaged(path, "its bytes are not those that manifest.json lists")
             if _open(path).metadata.num_rows != wanted.rows:
                 raise _damaged(path, "its number of rows is not that of manifest.json")
@@ -329,8 +329,8 @@ class OffsetHistoryStore:
 
     def _files(self) -> list[_File]:
         """Return the files in order, without parts of merged ones."""
-        found = _listed(self._directory)
-        return [each for each in found if not any(_holds(other, each) for other in found)]
+        files = _listed(self._directory)
+        return [each for each in files if not any(_holds(other, each) for other in files)]
 
 
 def _damaged(path: Path, why: str) -> HistoryError:
@@ -377,11 +377,11 @@ def _batches(file: pq.ParquetFile, groups: Collection[str]) -> Iterator[pa.Recor
 
 
 def _of_groups(keys: pa.ChunkedArray, groups: Collection[str]) -> pa.ChunkedArray:
-    found = pa.chunked_array([pa.array([False] * len(keys))])
+    mask = pa.chunked_array([pa.array([False] * len(keys))])
     for group in groups:
         prefix = key_prefix(group)
-        found = pc.or_(found, pc.equal(pc.binary_slice(keys, 2, 2 + len(prefix)), prefix))
-    return found
+        mask = pc.or_(mask, pc.equal(pc.binary_slice(keys, 2, 2 + len(prefix)), prefix))
+    return mask
 
 
 @contextmanager
@@ -407,10 +407,10 @@ def _listed(directory: Path) -> list[_File]:
 
     A single one could miss both a merged file and its removed parts.
     """
-    found = _all(directory)
-    while (again := _all(directory)) != found:
-        found = again
-    return found
+    files = _all(directory)
+    while (again := _all(directory)) != files:
+        files = again
+    return files
 
 
 def _all(directory: Path) -> list[_File]:

@@ -149,14 +149,14 @@ class _Member(NamedTuple):
 def _members(kind: type[msgspec.Struct]) -> dict[str, _Member]:
     """Return the fields of a struct by their names: Kafka's in snake case."""
     hints = get_type_hints(kind, include_extras=True)
-    found = {}
+    members = {}
     for info in msgspec.structs.fields(kind):
         hint, has_factory = hints[info.name], info.default_factory is not msgspec.NODEFAULT
         default = info.default_factory() if has_factory else info.default
         marks = getattr(hint, "__metadata__", ())
         versions = next((mark for mark in marks if isinstance(mark, FieldVersions)), None)
-        found[info.name] = _Member(info.name, hint, default, versions)
-    return found
+        members[info.name] = _Member(info.name, hint, default, versions)
+    return members
 
 
 def _member(kind: Kind, field: Field) -> _Member | None:
@@ -239,25 +239,25 @@ class _Code:
     def field_of(self, error: BaseException) -> str:
         """Return the field whose code raised an error, or the title."""
         where = error.__traceback__
-        found = ""
+        field = ""
         while where is not None:
             if where.tb_frame.f_code.co_filename == self._title:
                 line = where.tb_lineno - 3  # behind the head and the `try`
-                found = ": ".join(self._fields[line]) if 0 <= line < len(self._fields) else ""
+                field = ": ".join(self._fields[line]) if 0 <= line < len(self._fields) else ""
             where = where.tb_next
-        return found or self._title
+        return field or self._title
 
 
 def _runs(fields: Sequence[Field]) -> list[list[Field]]:
     """Group adjacent fixed-size fields, in order."""
-    found: list[list[Field]] = []
+    runs: list[list[Field]] = []
     for field in fields:
         is_fixed = field.type in FORMATS and not field.is_array
-        if is_fixed and found and found[-1][0].type in FORMATS and not found[-1][0].is_array:
-            found[-1].append(field)
+        if is_fixed and runs and runs[-1][0].type in FORMATS and not runs[-1][0].is_array:
+            runs[-1].append(field)
         else:
-            found.append([field])
-    return found
+            runs.append([field])
+    return runs
 
 
 def _form_of(fields: Sequence[Field]) -> struct.Struct:

@@ -49,7 +49,7 @@ def decompress(name: str, data: bytes, most: int | None = None) -> bytes:
         return data
     limit = DECOMPRESSED_BYTES_MAX if most is None else most
     try:
-        found = decoder(data, limit)
+        content = decoder(data, limit)
     except (
         OSError,
         EOFError,
@@ -61,9 +61,9 @@ def decompress(name: str, data: bytes, most: int | None = None) -> bytes:
         snappy.UncompressError,
     ) as error:
         raise DecompressionError(f"{name}: {error}") from None
-    if len(found) > limit:
+    if len(content) > limit:
         raise DecompressionError(f"more than {limit} bytes")
-    return found
+    return content
 
 
 def _gzip(data: bytes, limit: int) -> bytes:
@@ -73,18 +73,18 @@ def _gzip(data: bytes, limit: int) -> bytes:
 
 def _lz4(data: bytes, limit: int) -> bytes:
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    found = decompressor.decompress(data, max_length=limit + 1)
-    if not decompressor.eof and len(found) <= limit:
+    content = decompressor.decompress(data, max_length=limit + 1)
+    if not decompressor.eof and len(content) <= limit:
         raise DecompressionError("the frame ends too early")
-    return bytes(found)
+    return bytes(content)
 
 
 def _zstd(data: bytes, limit: int) -> bytes:
     stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
-    found = stream.read(limit + 1)
+    content = stream.read(limit + 1)
     if not _is_whole(data):
         raise DecompressionError("a frame ends too early")
-    return found
+    return content
 
 
 def _is_whole(data: bytes) -> bool:
@@ -111,17 +111,17 @@ def _is_whole(data: bytes) -> bool:
 def _snappy(data: bytes, limit: int) -> bytes:
     if not data.startswith(XERIAL_MAGIC):
         return _snappy_block(data, limit)
-    found = io.BytesIO()
+    out = io.BytesIO()
     position = XERIAL_HEADER_BYTES
     while position < len(data):
         (size,) = _LENGTH.unpack_from(data, position)
         position += _LENGTH.size
         if not 0 < size <= len(data) - position:
             raise DecompressionError(f"a block of {size} bytes at byte {position}")
-        room = limit - found.tell()
-        found.write(_snappy_block(data[position : position + size], room))
+        room = limit - out.tell()
+        out.write(_snappy_block(data[position : position + size], room))
         position += size
-    return found.getvalue()
+    return out.getvalue()
 
 
 def _snappy_block(block: bytes, room: int) -> bytes:
@@ -158,11 +158,11 @@ def compress(name: str, data: bytes, level: int | None = None) -> bytes:
 
 def _to_snappy(data: bytes) -> bytes:
     """Compress in the format of xerial's snappy-java."""
-    found = bytearray(XERIAL_MAGIC + struct.pack(">ii", 1, 1))
+    out = bytearray(XERIAL_MAGIC + struct.pack(">ii", 1, 1))
     for start in range(0, len(data), XERIAL_BLOCK_BYTES):
         block = snappy.compress(data[start : start + XERIAL_BLOCK_BYTES])
-        found += _LENGTH.pack(len(block)) + block
-    return bytes(found)
+        out += _LENGTH.pack(len(block)) + block
+    return bytes(out)
 
 
 _DECODERS: dict[str, Callable[[bytes, int], bytes]] = {

@@ -46,10 +46,10 @@ def read(kind: type[T], data: bytes, at: int, version: int) -> tuple[T, int]:
 
 
 def _read_all(kind: type[T], data: bytes, version: int) -> T:
-    found, end = read(kind, data, VERSION_BYTES, version)
+    message, end = read(kind, data, VERSION_BYTES, version)
     if end != len(data):
         raise MalformedError(f"{len(data) - end} bytes too many")
-    return found
+    return message
 
 
 class RowKey(RowPart, tag=True):

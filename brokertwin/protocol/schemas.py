@@ -64,30 +64,30 @@ def parse_versions(text: str) -> Versions:
     return Versions(int(first), int(last or first))
 
 
-def message_of(name: str, found: dict[str, Any]) -> MessageSchema:
+def message_of(name: str, document: dict[str, Any]) -> MessageSchema:
     """A message by its entry in the data file."""
     return MessageSchema(
         name=name,
-        api_key=found.get("apiKey", -1),
-        versions=parse_versions(found["versions"]),
-        flexible=parse_versions(found["flexible"]),
-        fields=tuple(_field(field) for field in found["fields"]),
+        api_key=document.get("apiKey", -1),
+        versions=parse_versions(document["versions"]),
+        flexible=parse_versions(document["flexible"]),
+        fields=tuple(_field(field) for field in document["fields"]),
     )
 
 
-def _field(found: dict[str, Any]) -> Field:
-    is_array = found["type"].startswith("[]")
-    fields = tuple(_field(part) for part in found.get("fields", ()))
-    kind = "struct" if fields else found["type"].removeprefix("[]")
-    flexible = found.get("flexibleVersions")
+def _field(document: dict[str, Any]) -> Field:
+    is_array = document["type"].startswith("[]")
+    fields = tuple(_field(part) for part in document.get("fields", ()))
+    kind = "struct" if fields else document["type"].removeprefix("[]")
+    flexible = document.get("flexibleVersions")
     return Field(
-        name=found["name"],
+        name=document["name"],
         type=kind,
         is_array=is_array,
-        versions=parse_versions(found["versions"]),
-        nullable=parse_versions(found.get("nullableVersions", "none")),
-        tag=found.get("tag"),
-        default=_default(kind, is_array, found.get("default")),
+        versions=parse_versions(document["versions"]),
+        nullable=parse_versions(document.get("nullableVersions", "none")),
+        tag=document.get("tag"),
+        default=_default(kind, is_array, document.get("default")),
         fields=fields,
         flexible=None if flexible is None else parse_versions(flexible),
     )
@@ -114,8 +114,8 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
 
 
 def _document(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode((files(__package__) / name).read_bytes())
-    return found
+    document: dict[str, Any] = msgspec.json.decode((files(__package__) / name).read_bytes())
+    return document
 
 
 _SCHEMAS = _document("schemas.json")
@@ -164,10 +164,10 @@ def row_schema(name: str) -> MessageSchema:
 
 def schema_of(name: str, version: int) -> MessageSchema:
     """Return the schema of a message or a row that has the version. Raises KeyError."""
-    found = MESSAGES.get(name) or row_schema(name)
-    if version not in found.versions:
+    schema = MESSAGES.get(name) or row_schema(name)
+    if version not in schema.versions:
         raise KeyError(f"{name} has no version {version}")
-    return found
+    return schema
 
 
 @cache

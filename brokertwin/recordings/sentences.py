@@ -179,22 +179,20 @@ def because(why: f.Cause, line: RecordedRequest) -> str:
 
 
 def _expired(why: f.MemberExpired) -> str:
-    who = f"The session of member {why.member} has ended: its last request is {why.last.words}"
+    last = f"its last request is {why.last.words}"
     if why.silent_ms >= 0 and 0 <= why.session_timeout_ms < why.silent_ms:
         return (
-            f"{who}, {why.silent_ms / 1000:.1f} s before; session.timeout.ms is"
-            f" {why.session_timeout_ms}."
+            f"The session of member {why.member} has ended: {last}, {why.silent_ms / 1000:.1f} s"
+            f" before; session.timeout.ms is {why.session_timeout_ms}."
         )
     if why.last.api.endswith("_GROUP_HEARTBEAT"):
-        return (
-            f"The coordinator removed member {why.member}: its last request is {why.last.words}."
-            " It was silent for the session timeout of the broker, or did not revoke partitions"
-            " within its rebalance timeout."
+        limits = (
+            "the session timeout of the broker, or did not revoke partitions within its rebalance"
+            " timeout"
         )
-    return (
-        f"{who}. The broker heard nothing of it for session.timeout.ms, or it did not join again"
-        " within max.poll.interval.ms."
-    )
+    else:
+        limits = "session.timeout.ms, or did not join again within max.poll.interval.ms"
+    return f"The coordinator removed member {why.member}: {last}. It was silent for {limits}."
 
 
 def _out_of_order(why: f.SequenceExpected) -> str:

@@ -1,15 +1,14 @@
 """Runs of many seeds on all cores, with counts of their scenarios."""
 
 import gc
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 
 import msgspec
 
+from brokertwin.processes import cores, end_with_parent
 from brokertwin.simulation.plan import OF_STORIES, FaultKind, Role, RunPlan, draw
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
@@ -106,17 +105,6 @@ def outcome_of(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
         return Outcomes([text], Counter(), Counter(), Counter(), 0, 0, 0, [])
 
 
-def end_with_parent() -> None:
-    Thread(target=_wait_for_parent, daemon=True).start()
-
-
-def _wait_for_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 def results(
     seeds: Iterable[int],
     workers: int | None = None,
@@ -129,8 +117,7 @@ def results(
         workers: worker processes; without it one for each core.
         begin: called in each worker process before it loads anything else.
     """
-    count = workers or os.cpu_count() or 1
-    with ProcessPoolExecutor(count, get_context("spawn"), begin) as pool:
+    with ProcessPoolExecutor(workers or cores(), get_context("spawn"), begin) as pool:
         try:
             yield from pool.map(one, seeds, chunksize=CHUNK)
         finally:

@@ -107,7 +107,7 @@ def sent_high_watermarks(columns: Columns) -> dict[tuple[int, int, Uuid, int], i
 
     By leader, session id, topic id and partition.
     """
-    tables, found = CellTables(columns), {}
+    tables, high_watermarks = CellTables(columns), {}
     for known in _follower_sessions(tables):
         for topic_id, partition in known.places:
             key = f"{known.leader}/leading/{topic_id}/{partition}"
@@ -115,8 +115,8 @@ def sent_high_watermarks(columns: Columns) -> dict[tuple[int, int, Uuid, int], i
             replica = leadership.replicas.get(known.follower) if leadership else None
             if replica is not None:
                 place = (known.leader, known.session_id, topic_id, partition)
-                found[place] = replica.sent_high_watermark
-    return found
+                high_watermarks[place] = replica.sent_high_watermark
+    return high_watermarks
 
 
 def log_ends(cells: Cells, without_ends: Collection[str] = ()) -> dict[tuple[str, str, int], int]:
@@ -161,6 +161,6 @@ def add_group_lags(groups: Sequence[Row], offsets: Sequence[Row]) -> None:
         if row["lag"] is not None:
             lags.setdefault((cluster_of(row["cell"]), row["groupId"]), []).append(row["lag"])
     for group in groups:
-        found = lags.get((cluster_of(group["cell"]), group["groupId"]), [])
-        group["lag"] = sum(found) if found else None
-        group["lowestLag"] = min(found, default=None)
+        group_lags = lags.get((cluster_of(group["cell"]), group["groupId"]), [])
+        group["lag"] = sum(group_lags) if group_lags else None
+        group["lowestLag"] = min(group_lags, default=None)

@@ -229,17 +229,17 @@ def entries(
 ) -> Iterator[tuple[Pattern, Uuid, Acl]]:
     """Like `all_acls`, with ids."""
     below = _acls_key(at) if resource_type is None else f"{_acls_key(at)}{resource_type}/"
-    for key, found in at.tables.metadata.items(below, PatternAcls):
+    for key, acls in at.tables.metadata.items(below, PatternAcls):
         type_code, pattern_code, name = key.removeprefix(_acls_key(at)).split("/", 2)
         pattern = Pattern(int(type_code), int(pattern_code), name)
-        for acl_id, acl in found.acls.items():
+        for acl_id, acl in acls.acls.items():
             yield pattern, acl_id, acl
 
 
 def find(at: MachineTables, pattern: Pattern, acl: Acl) -> Uuid | None:
-    found = at.tables.metadata.get(_pattern_key(at, pattern), PatternAcls)
-    if found is not None:
-        for acl_id, known in found.acls.items():
+    acls = at.tables.metadata.get(_pattern_key(at, pattern), PatternAcls)
+    if acls is not None:
+        for acl_id, known in acls.acls.items():
             if known == acl:
                 return acl_id
     return None
@@ -268,9 +268,9 @@ def apply_removed(at: MachineTables, record: AccessControlEntryRemoved) -> None:
         return
     at.tables.metadata.drop(_id_key(at, record.id))
     key = _pattern_key(at, pattern)
-    found = at.tables.metadata.change(key, PatternAcls)
-    found.acls = {acl_id: acl for acl_id, acl in found.acls.items() if acl_id != record.id}
-    if not found.acls:
+    acls = at.tables.metadata.change(key, PatternAcls)
+    acls.acls = {acl_id: acl for acl_id, acl in acls.acls.items() if acl_id != record.id}
+    if not acls.acls:
         at.tables.metadata.drop(key)
         _count_prefix(at, pattern, -1)
 

@@ -36,6 +36,6 @@ def check(at: MachineTables) -> Violations:
         for length, count in item.counts.items()
     }
     prefixes = {p for p in by_pattern.values() if p.pattern_type == PatternType.PREFIXED}
-    found = Counter((pattern.resource_type, len(pattern.name)) for pattern in prefixes)
-    if counted != found:
-        yield f"{at.prefix}: {counted} prefixes are counted instead of {dict(found)}"
+    counts = Counter((pattern.resource_type, len(pattern.name)) for pattern in prefixes)
+    if counted != counts:
+        yield f"{at.prefix}: {counted} prefixes are counted instead of {dict(counts)}"

@@ -100,8 +100,8 @@ def by_id(at: MachineTables, token_id: str) -> Token | None:
 
 
 def by_digest(at: MachineTables, digest: str) -> Token | None:
-    found = at.tables.metadata.get(_digest_key(at, digest), TokenId)
-    return by_id(at, found.token_id) if found is not None else None
+    token = at.tables.metadata.get(_digest_key(at, digest), TokenId)
+    return by_id(at, token.token_id) if token is not None else None
 
 
 def all_tokens(at: MachineTables) -> Iterator[Token]:

@@ -195,10 +195,10 @@ def _holder(transaction: AddPartitionsToTxnTransaction) -> ProducerIdAndEpoch:
 
 
 def _by_topic(topics: list[AddPartitionsToTxnTopic]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for topic in topics:
-        found.setdefault(topic.name, []).extend(topic.partitions)
-    return found
+        by_topic.setdefault(topic.name, []).extend(topic.partitions)
+    return by_topic
 
 
 def _places(topics: list[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:

@@ -91,10 +91,10 @@ def handle(controller: Controller, request: Request) -> Decision:
 def _java_map(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
     """Return the last value of each name in the order of a sized `HashMap`."""
     given = list(pairs)
-    found: JavaMap[str, V] = JavaMap(java_hash, len(given))
+    java_map: JavaMap[str, V] = JavaMap(java_hash, len(given))
     for name, value in given:
-        found[name] = value
-    return {name: found[name] for name in found}
+        java_map[name] = value
+    return {name: java_map[name] for name in java_map}
 
 
 def _shown(entity: Entity) -> str:
@@ -142,7 +142,7 @@ def _problem_of_values(entity: Entity, values: Values) -> str:
     """Return the message for the first invalid value, or ""."""
     known = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
     given = ((key, value) for key, value in values.items() if value is not None)
-    return next((found for each in given if (found := _problem_of_value(*each, known))), "")
+    return next((problem for each in given if (problem := _problem_of_value(*each, known))), "")
 
 
 def _problem_of_value(key: str, given: Float64, known: dict[str, int | None]) -> str:

@@ -32,8 +32,8 @@ def handle(controller: Controller, request: Request) -> Decision:
         )
         for resource in body.resources
     ]
-    found = config_changes.outcomes(controller, request, resources, {})
-    return decision(resources, found, body.validate_only)
+    outcomes = config_changes.outcomes(controller, request, resources, {})
+    return decision(resources, outcomes, body.validate_only)
 
 
 API = Api(kafka_apis.ALTER_CONFIGS, handle)

@@ -51,8 +51,10 @@ def handle(controller: Controller, request: Request) -> Decision:
             outcome, record = _assign(controller, body.broker_id, directory.id, topic)
             topics.append(outcome)
             assigned += [record] if record.directories else []
-            found = [each for each in outcome.partitions if each.error_code == Error.NONE]
-            lost |= {(topic.topic_id, each.partition_index): None for each in found if is_offline}
+            partitions = [each for each in outcome.partitions if each.error_code == Error.NONE]
+            lost |= {
+                (topic.topic_id, each.partition_index): None for each in partitions if is_offline
+            }
         outcomes.append(AssignReplicasToDirsResponseDirectoryData(id=directory.id, topics=topics))
     gone = elections.lost_replica_changes(
         controller, body.broker_id, lambda place, _partition: place in lost

@@ -60,15 +60,15 @@ def handle(broker: Broker, request: Request) -> Decision:
         DescribeClientQuotasResponseEntryData(
             entity=[
                 EntityData(entity_type=kind, entity_name=name)
-                for kind, name in found.entity.items()
+                for kind, name in quota.entity.items()
             ],
             values=[
-                ValueData(key=key, value=found.values[key])
-                for key in JavaMap.growing(java_hash, found.values)
+                ValueData(key=key, value=quota.values[key])
+                for key in JavaMap.growing(java_hash, quota.values)
             ],
         )
-        for found in _in_order(client_quotas.all_quotas(broker))
-        if _matches(found.entity, wanted, body.strict)
+        for quota in _in_order(client_quotas.all_quotas(broker))
+        if _matches(quota.entity, wanted, body.strict)
     ]
     return Decision(response=DescribeClientQuotasResponse(entries=entries))
 

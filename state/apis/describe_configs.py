@@ -46,16 +46,16 @@ def handle(broker: Broker, request: Request) -> Decision:
     if types - {TOPIC, BROKER, CLIENT_METRICS, GROUP} - NOT_BUILT.keys():
         refused = [_refused(r, Error.INVALID_REQUEST, INVALID_REQUEST_TEXT) for r in body.resources]
         return Decision(response=DescribeConfigsResponse(results=refused))
-    found, hidden = [], []
+    configs, hidden = [], []
     for resource in body.resources:
         if _is_allowed(broker, request, resource):
             feature = NOT_BUILT.get(resource.resource_type)
             if feature is not None:
                 raise NotBuilt(f"DescribeConfigs version {request.version} of {feature}")
-            found.append(_describe(broker, resource, body.include_synonyms))
+            configs.append(_describe(broker, resource, body.include_synonyms))
         else:
             hidden.append(_hidden(resource))
-    return Decision(response=DescribeConfigsResponse(results=found + hidden))
+    return Decision(response=DescribeConfigsResponse(results=configs + hidden))
 
 
 def _is_allowed(broker: Broker, request: Request, resource: DescribeConfigsResource) -> bool:

@@ -41,8 +41,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     if refused is not None:
         raise Refused(refused.error)
     if body.edge.login:
-        found = delegation_tokens.by_id(broker, body.edge.login)
-        shown = [found] if found is not None else []
+        tokens = delegation_tokens.by_id(broker, body.edge.login)
+        shown = [tokens] if tokens is not None else []
     else:
         shown = [
             token

@@ -39,11 +39,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     if body.topics is not None:
         requested = {(each.topic, number) for each in body.topics for number in each.partitions}
     names = broker.log_dirs
-    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {name: {} for name in names}
+    by_dir: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {name: {} for name in names}
     for log in _logs(broker, requested):
         size = rolling.size_in_bytes(log)
         described = DescribeLogDirsPartition(partition_index=log.partition, partition_size=size)
-        of_directory = found.setdefault(log.directory or names[0], {})
+        of_directory = by_dir.setdefault(log.directory or names[0], {})
         of_directory.setdefault(log.topic, []).append(described)
     cordoned = broker.cordoned_dirs
     results = [
@@ -55,7 +55,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             ],
             is_cordoned=name in cordoned,
         )
-        for name, topics in found.items()
+        for name, topics in by_dir.items()
     ]
     return Decision(response=DescribeLogDirsResponse(results=results))
 

@@ -123,16 +123,18 @@ def _initial(
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
     for topic in requested.topics:
-        found = broker.topic_by_name(topic.topic_name)
-        result = _topic(topic.topic_name, found.topic_id if found else ZERO_UUID, topic.partitions)
+        existing = broker.topic_by_name(topic.topic_name)
+        result = _topic(
+            topic.topic_name, existing.topic_id if existing else ZERO_UUID, topic.partitions
+        )
         if topic.topic_name in denied:
             refused.append(_denied(result))
-        elif found is None:
+        elif existing is None:
             unknown.append(result)
         else:
             is_valid = is_valid and min(topic.partitions, default=-1) >= 0
-            known.setdefault(found.topic_id, _topic(topic.topic_name, found.topic_id, []))
-            known[found.topic_id].partitions += result.partitions
+            known.setdefault(existing.topic_id, _topic(topic.topic_name, existing.topic_id, []))
+            known[existing.topic_id].partitions += result.partitions
     if known and not (is_valid and group_id):
         error = Error.UNKNOWN_SERVER_ERROR
         return DescribeShareGroupOffsetsResponseGroup(

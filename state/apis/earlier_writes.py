@@ -61,8 +61,8 @@ def of_fetch(broker: Broker, body: Any, response: Any) -> Places:
         return []
     if not body.groups:
         return [] if response.error_code else _of_group(broker, body)
-    found = [each.group_id for each in response.groups if not each.error_code]
-    return [internal_logs.group_place(broker, each) for each in found]
+    groups = [each.group_id for each in response.groups if not each.error_code]
+    return [internal_logs.group_place(broker, each) for each in groups]
 
 
 def of_deleted_offsets(broker: Broker, body: Any, response: Any) -> Places:
@@ -70,8 +70,8 @@ def of_deleted_offsets(broker: Broker, body: Any, response: Any) -> Places:
 
 
 def of_deleted_groups(broker: Broker, _body: Any, response: Any) -> Places:
-    found = [e.group_id for e in response.results if e.error_code in RESULTS_OF_GROUPS]
-    return [internal_logs.group_place(broker, each) for each in found]
+    groups = [e.group_id for e in response.results if e.error_code in RESULTS_OF_GROUPS]
+    return [internal_logs.group_place(broker, each) for each in groups]
 
 
 def _of_results(results: frozenset[Error]) -> Callable[[Broker, Any, Any], Places]:

@@ -93,15 +93,17 @@ def _handle(broker: Broker, request: Request) -> Decision:
     ):
         return _refused(body, request.version, Error.CLUSTER_AUTHORIZATION_FAILED)
     keys = body.coordinator_keys if request.version >= _BATCHES_SINCE else [body.key]
-    found = {key: _find(broker, request, key) for key in keys}
+    coordinators = {key: _find(broker, request, key) for key in keys}
     name = _TOPICS[KeyType(body.key_type)]
     is_missing = broker.topic_by_name(name) is None and any(
-        each.error is Error.COORDINATOR_NOT_AVAILABLE for each in found.values()
+        each.error is Error.COORDINATOR_NOT_AVAILABLE for each in coordinators.values()
     )
     if request.version >= _BATCHES_SINCE:
-        response = FindCoordinatorResponse(coordinators=[_one(key, found[key]) for key in keys])
+        response = FindCoordinatorResponse(
+            coordinators=[_one(key, coordinators[key]) for key in keys]
+        )
     else:
-        response = _single(found[body.key])
+        response = _single(coordinators[body.key])
     messages = internal_topics.creation(broker, [name] if is_missing else [])
     return Decision(response=response, messages=messages)
 
@@ -139,18 +141,23 @@ def _is_int32(text: str) -> bool:
     return bool(_WHOLE.fullmatch(text)) and -(2**31) <= int(text) < 2**31
 
 
-def _one(key: str, found: _Found) -> Coordinator:
-    if found.error is not Error.NONE:
-        return Coordinator(key=key, error_code=found.error)
-    return Coordinator(key=key, node_id=found.node, host=found.host, port=found.port)
+def _one(key: str, coordinator: _Found) -> Coordinator:
+    if coordinator.error is not Error.NONE:
+        return Coordinator(key=key, error_code=coordinator.error)
+    return Coordinator(
+        key=key, node_id=coordinator.node, host=coordinator.host, port=coordinator.port
+    )
 
 
-def _single(found: _Found) -> FindCoordinatorResponse:
-    message = _MESSAGES[found.error]
-    if found.error is not Error.NONE:
-        return FindCoordinatorResponse(error_code=found.error, error_message=message)
+def _single(coordinator: _Found) -> FindCoordinatorResponse:
+    message = _MESSAGES[coordinator.error]
+    if coordinator.error is not Error.NONE:
+        return FindCoordinatorResponse(error_code=coordinator.error, error_message=message)
     return FindCoordinatorResponse(
-        error_message=message, node_id=found.node, host=found.host, port=found.port
+        error_message=message,
+        node_id=coordinator.node,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

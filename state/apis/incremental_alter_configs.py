@@ -29,17 +29,17 @@ def handle(controller: Controller, request: Request) -> Decision:
         )
         for resource in body.resources
     ]
-    found = config_changes.outcomes(controller, request, resources, NOT_BUILT)
-    return decision(resources, found, body.validate_only)
+    outcomes = config_changes.outcomes(controller, request, resources, NOT_BUILT)
+    return decision(resources, outcomes, body.validate_only)
 
 
 def decision(
-    resources: list[ChangedResource], found: list[ConfigOutcome], validate_only: bool
+    resources: list[ChangedResource], outcomes: list[ConfigOutcome], validate_only: bool
 ) -> Decision:
     """Return the results in request order and the records of all resources."""
     records: list[Record] = []
     if not validate_only:
-        records = [record for outcome in found for record in outcome.records]
+        records = [record for outcome in outcomes for record in outcome.records]
     responses = [
         AlterConfigsResourceResponse(
             error_code=int(outcome.error),
@@ -47,7 +47,7 @@ def decision(
             resource_type=resource.resource_type,
             resource_name=resource.name,
         )
-        for resource, outcome in zip(resources, found, strict=True)
+        for resource, outcome in zip(resources, outcomes, strict=True)
     ]
     return Decision(records=records, response=AlterConfigsResponse(responses=responses))
 

@@ -192,14 +192,14 @@ def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> Timestam
     return timestamp_index.first_at_or_after(broker, log, timestamp, has_append_time)
 
 
-def _found(log: Log, partition: int, found: TimestampMatch) -> ListOffsetsPartitionResponse:
-    epoch = found.part.leader_epoch
+def _found(log: Log, partition: int, match: TimestampMatch) -> ListOffsetsPartitionResponse:
+    epoch = match.part.leader_epoch
     return ListOffsetsPartitionResponse(
         partition_index=partition,
-        timestamp=found.timestamp,
-        offset=found.offset,
+        timestamp=match.timestamp,
+        offset=match.offset,
         leader_epoch=epoch if epoch >= 0 else log.leader_epoch,
-        within=None if found.is_exact else _within(log, found.part, found.offset, found.or_else),
+        within=None if match.is_exact else _within(log, match.part, match.offset, match.or_else),
     )
 
 

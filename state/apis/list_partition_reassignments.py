@@ -37,8 +37,8 @@ def handle(controller: Controller, request: Request) -> Decision:
             for each in body.topics
             if (topic := controller.topic_by_name(each.name)) is not None
         ]
-    found = [topic for topic in topics if topic.partitions]
-    return Decision(response=ListPartitionReassignmentsResponse(topics=found))
+    reassigned = [topic for topic in topics if topic.partitions]
+    return Decision(response=ListPartitionReassignmentsResponse(topics=reassigned))
 
 
 def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopicReassignment:

@@ -150,7 +150,7 @@ def _by_name(
     broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
 ) -> tuple[list[MetadataResponseTopic], list[str], list[MetadataResponseTopic]]:
     """Return existing topics, missing names and unauthorized topics."""
-    found, missing, hidden = [], [], []
+    topics, missing, hidden = [], [], []
     for name in dict.fromkeys(each.name or "" for each in wanted):
         topic = broker.topic_by_name(name)
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
@@ -158,8 +158,8 @@ def _by_name(
         elif topic is None:
             missing.append(name)
         else:
-            found.append(_visible(broker, topic, seen))
-    return found, missing, hidden
+            topics.append(_visible(broker, topic, seen))
+    return topics, missing, hidden
 
 
 def _hidden(name: str, is_internal: bool = False) -> MetadataResponseTopic:

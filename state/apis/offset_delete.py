@@ -105,7 +105,8 @@ def _forward_to_zookeeper(
     body = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
-            OffsetDeleteRequestTopic(name=name, partitions=found) for name, found in topics.items()
+            OffsetDeleteRequestTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
         ],
     )
     timeout_ms = broker.settings.request_timeout_ms
@@ -136,7 +137,7 @@ def _response(
         )
         refused.setdefault(each.topic, []).append(partition)
     topics = [
-        OffsetDeleteResponseTopic(name=name, partitions=found) for name, found in refused.items()
+        OffsetDeleteResponseTopic(name=name, partitions=errors) for name, errors in refused.items()
     ]
     return OffsetDeleteResponse(topics=topics)
 

@@ -237,13 +237,13 @@ def _not_coordinator(
     error = int(Error.NOT_COORDINATOR)
     if not response.groups:
         return msgspec.structs.replace(response, topics=[], error_code=error)
-    found = [
+    groups = [
         each
         if each.error_code
         else OffsetFetchResponseGroup(group_id=each.group_id, error_code=error)
         for each in response.groups
     ]
-    return msgspec.structs.replace(response, groups=found)
+    return msgspec.structs.replace(response, groups=groups)
 
 
 def _group(

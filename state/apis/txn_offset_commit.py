@@ -148,8 +148,8 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _named(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic:
     """Return a topic with its name; an unknown id has none."""
-    found = broker.topic_by_id(topic.topic_id)
-    return topic if found is None else msgspec.structs.replace(topic, name=found.name)
+    existing = broker.topic_by_id(topic.topic_id)
+    return topic if existing is None else msgspec.structs.replace(topic, name=existing.name)
 
 
 def _request_error(broker: Broker, request: Request, body: TxnOffsetCommitRequest) -> Error:

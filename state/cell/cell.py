@@ -355,8 +355,8 @@ class Cell:
     def _fire_deadlines(
         self, until: int, event_time: int, rows: Rows, document: Event | bytes
     ) -> None:
-        while True:
-            earliest = pending.earliest(self.tables.pending)
+        while self._deadlines.first <= until:
+            earliest = self._deadlines.earliest()
             if earliest is None or earliest[0] > until:
                 return
             self.meta.now = max(self.meta.now, earliest[0])

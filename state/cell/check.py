@@ -151,11 +151,11 @@ class Checker:
 
     def hold(self, cell: Cell) -> None:
         """Raise ViolationError if an invariant is violated after an event."""
-        found = cell.tables.take_touched()
+        touched = cell.tables.take_touched()
         keys = (
             None
-            if found is None
-            else {name: dict.fromkeys(each) for name, each in found.items() if each}
+            if touched is None
+            else {name: dict.fromkeys(each) for name, each in touched.items() if each}
         )
         self._looks += 1
         self._since_begun = _joined(self._since_begun, keys)
@@ -277,7 +277,9 @@ def _is_there(tables: CellTables, watched: str) -> bool:
 
 
 def _deadline(cell: Cell) -> Violations:
-    earliest = pending.earliest(cell.tables.pending)
-    outstanding = cell.meta.outstanding
+    deadlines, outstanding = pending.deadlines(cell.tables.pending), cell.meta.outstanding
+    if outstanding != NO_DEADLINE and deadlines.first >= outstanding:
+        return
+    earliest = deadlines.earliest()
     if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):
         yield f"the deadline {earliest[0]} of {earliest[1]} was not announced"

@@ -207,12 +207,12 @@ def earlier(
         return []
     if api.earlier_writes is None or body is None:
         return []
-    found = []
+    required = []
     for place in dict.fromkeys(api.earlier_writes(broker, body, response)):
         log = broker.log(*place) if place is not None and _leads(broker, place) else None
         if place is not None and log is not None and log.high_watermark < log.log_end_offset:
-            found.append(Required(*place, log.log_end_offset))
-    return found
+            required.append(Required(*place, log.log_end_offset))
+    return required
 
 
 def _pending_body(api: Api, request: PendingRequest) -> Body | None:

@@ -933,11 +933,11 @@ class CellLoop:
 
     def broker(self, broker: int) -> Broker:
         """Return a broker as its handlers see it, with its caches."""
-        found = self._brokers.get(broker)
-        if found is None:
-            found = Broker(broker, self._tables, self._settings, self._now, self._event_time)
-            self._brokers[broker] = found
-        return found
+        machine = self._brokers.get(broker)
+        if machine is None:
+            machine = Broker(broker, self._tables, self._settings, self._now, self._event_time)
+            self._brokers[broker] = machine
+        return machine
 
     def _machine(self, machine: int) -> Machine:
         return self._controller() if machine == CONTROLLER else self.broker(machine)

@@ -123,8 +123,8 @@ def _create(broker: Broker, fetch: ReplicaFetch, nonce: str, epoch: int) -> None
         chosen_id=None,
     )
     followed = {**_followed(broker, fetch.sender, fetch.fetcher), **named}
-    found = [_response(broker, each) for each in followed.values()]
-    session_id = _cache(broker).create(new, found)
+    responses = [_response(broker, each) for each in followed.values()]
+    session_id = _cache(broker).create(new, responses)
     if session_id:
         table.change(session_key(broker.id, session_id), FetchSession).is_polling = True
         table.put(key, FollowerSession(session_id, epoch))
@@ -143,7 +143,7 @@ def _continue(
 
 def _followed(broker: Broker, follower: int, fetcher: int) -> dict[str, FetchPartition]:
     """The partitions of a thread, by identity, from the start of their logs' leaders."""
-    count, found = broker.settings.num_replica_fetchers, {}
+    count, partitions = broker.settings.num_replica_fetchers, {}
     for topic in broker.all_topics():
         for number, partition in enumerate(topic.partitions):
             is_followed = partition.leader == broker.id and follower in partition.replicas
@@ -152,8 +152,8 @@ def _followed(broker: Broker, follower: int, fetcher: int) -> dict[str, FetchPar
                     topic.topic_id, number, 0, 0, partition.leader_epoch, -1
                 )
                 requested = _requested(broker, wanted)
-                found[requested.identity] = requested
-    return found
+                partitions[requested.identity] = requested
+    return partitions
 
 
 def _requested(broker: Broker, wanted: ReplicaFetchPartition) -> FetchPartition:

@@ -158,10 +158,10 @@ def _tasks(tasks: Document, ending: str = "") -> Document:
 
 
 def _partitions(numbers: list[int] | dict[int, int]) -> Document:
-    found: Document = {"partitions": sorted(numbers)}
+    document: Document = {"partitions": sorted(numbers)}
     if isinstance(numbers, dict):
-        found["assignmentEpochs"] = [numbers[each] for each in sorted(numbers)]
-    return found
+        document["assignmentEpochs"] = [numbers[each] for each in sorted(numbers)]
+    return document
 
 
 def _value(name: str, content: Document) -> Document | None:
@@ -171,26 +171,26 @@ def _value(name: str, content: Document) -> Document | None:
         configs = content.get("lastAssignmentConfigs")
         more = {} if configs is None else {"lastAssignmentConfigs": _pairs(configs)}
         return None if epoch is None else content | more
-    found: Document | None = next(iter(content.values()), None)
-    if found is None:
+    value: Document | None = next(iter(content.values()), None)
+    if value is None:
         return None
     match name.removeprefix("Consumer").removeprefix("Share").removeprefix("Streams"):
         case "GroupTargetAssignmentMember":
             is_streams = name.startswith("Streams")
-            return _tasks(found) if is_streams else {"topicPartitions": _topics(found)}
+            return _tasks(value) if is_streams else {"topicPartitions": _topics(value)}
         case "GroupCurrentMemberAssignment":
-            epochs = {each: found[each] for each in ("memberEpoch", "previousMemberEpoch", "state")}
-            if "assigned" in found:
-                revoked = _tasks(found["pendingRevocation"], "PendingRevocation")
-                return {**epochs, **_tasks(found["assigned"]), **revoked}
-            names = [each for each in found if each not in epochs]
-            return {**epochs, **{each: _topics(found[each]) for each in names}}
+            epochs = {each: value[each] for each in ("memberEpoch", "previousMemberEpoch", "state")}
+            if "assigned" in value:
+                revoked = _tasks(value["pendingRevocation"], "PendingRevocation")
+                return {**epochs, **_tasks(value["assigned"]), **revoked}
+            names = [each for each in value if each not in epochs]
+            return {**epochs, **{each: _topics(value[each]) for each in names}}
         case "GroupMemberMetadata" if name.startswith("Streams"):
-            return {**found, "clientTags": _pairs(dict(sorted(found["clientTags"].items())))}
+            return {**value, "clientTags": _pairs(dict(sorted(value["clientTags"].items())))}
         case "GroupMemberMetadata":
-            return _consumer_member(found, "classicMemberMetadata")
+            return _consumer_member(value, "classicMemberMetadata")
         case "GroupTopology":
-            return _topology(found)
+            return _topology(value)
         case "GroupStatePartitionMetadata":
             return {
                 f"{state}Topics": [
@@ -198,8 +198,8 @@ def _value(name: str, content: Document) -> Document | None:
                         "topicId": topic_id,
                         **({"topicName": each} if isinstance(each, str) else each),
                     }
-                    for topic_id, each in found[state].items()
+                    for topic_id, each in value[state].items()
                 ]
                 for state in ("initializing", "initialized", "deleting")
             }
-    return found
+    return value

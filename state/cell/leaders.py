@@ -154,11 +154,11 @@ def _drop(at: MachineTables, record: PartitionChanged) -> None:
 def _keys_of(at: MachineTables, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
     """Return the keys of a machine's items of a partition, by table."""
     prefix, place = f"{at.id}/", (topic_id, partition)
-    found = {
+    keys = {
         name: [key for key in at.tables[name].keys(prefix) if _place_of(key) == place]
         for name in ("logs", "producers")
     }
-    return {**found, **loading.coordinated_keys(at, topic_id, partition)}
+    return {**keys, **loading.coordinated_keys(at, topic_id, partition)}
 
 
 def _place_of(key: str) -> tuple[Uuid, int]:

@@ -27,7 +27,7 @@ class EventRefusedError(Exception):
 
 
 class Response(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """The content of a row of `responses`; times are in ms since 1970 (`docs/schemas.md`)."""
+    """The content of a row of `responses`; times are in ms since 1970 (`docs/operations.md`)."""
 
     id: str
     cluster: str
@@ -59,7 +59,7 @@ class Rows:
 
     def begin(self, position: Position) -> None:
         """Start with the event at a position; `rows` is a new list."""
-        self._ids_begin = f"{self._name}/{position.partition}/{position.offset}/"
+        self._ids_begin = f"{self._name}/{position.place}/"
         self.position = position
         self.rows: list[Output] = []
         self._ordinal = 0

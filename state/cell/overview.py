@@ -54,9 +54,9 @@ def partitions(cells: Sequence[CellTables]) -> list[Row]:
 
 def _partition(cells: Sequence[CellTables], topic: Topic, number: int, partition: Partition) -> Row:
     logs = {
-        broker: found
+        broker: log
         for broker in partition.replicas
-        if (found := _log(cells, broker, topic, number)) is not None
+        if (log := _log(cells, broker, topic, number)) is not None
     }
     led = logs.get(partition.leader)
     end = led.log_end_offset if led is not None else NONE
@@ -77,12 +77,12 @@ def _partition(cells: Sequence[CellTables], topic: Topic, number: int, partition
     }
 
 
-def _replica(broker: int, found: Log, leaders_end: int) -> Row:
+def _replica(broker: int, log: Log, leaders_end: int) -> Row:
     return {
         "broker": broker,
-        "logEndOffset": found.log_end_offset,
-        "highWatermark": found.high_watermark,
-        "lag": leaders_end - found.log_end_offset if leaders_end != NONE else None,
+        "logEndOffset": log.log_end_offset,
+        "highWatermark": log.high_watermark,
+        "lag": leaders_end - log.log_end_offset if leaders_end != NONE else None,
     }
 
 

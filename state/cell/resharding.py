@@ -82,8 +82,8 @@ def _refusal(cells: Mapping[str, Mapping[str, Items]]) -> str | None:
 
 
 def _has_absent_brokers(network: msgspec.Raw) -> bool:
-    found: dict[str, Any] = msgspec.msgpack.decode(network)
-    return any(found.values())
+    document: dict[str, Any] = msgspec.msgpack.decode(network)
+    return any(document.values())
 
 
 def _owner(table: str, key: str, item: msgspec.Raw) -> str:

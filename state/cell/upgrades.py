@@ -67,8 +67,8 @@ def _from_3(columns: Columns) -> dict[str, bytes] | str:
 
 
 def _items(column: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.msgpack.decode(column or _EMPTY)
-    return found
+    items: dict[str, Any] = msgspec.msgpack.decode(column or _EMPTY)
+    return items
 
 
 _MOVED = {

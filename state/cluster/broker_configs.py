@@ -38,15 +38,15 @@ def settings_of(at: MachineTables, broker: int, given: BrokerSettings) -> Broker
     if kept is None:
         kept = derived[_DERIVED] = {}
     try:
-        found = kept[at.id, broker]
+        settings = kept[at.id, broker]
     except KeyError:
         of_cluster = of_resource(at, "")
         of_broker = of_resource(at, str(broker))
-        found = None
+        settings = None
         if of_cluster or of_broker:
-            found = dynamic_configs.layered(given, of_cluster, of_broker)
+            settings = dynamic_configs.layered(given, of_cluster, of_broker)
         levels = features.changed(at)
         if levels:
-            found = features.in_settings(found or given, levels)
-        kept[at.id, broker] = found
-    return given if found is None else found
+            settings = features.in_settings(settings or given, levels)
+        kept[at.id, broker] = settings
+    return given if settings is None else settings

@@ -130,10 +130,10 @@ def _logs(tables: CellTables, alike: Alike) -> Violations:
                         is_led = partition.leader == broker
                         key = log_key(broker, topic.topic_id, number)
                         wanted[key] = partition.leader_epoch if is_led else None
-    found = by_kind(tables.logs).get("log", [])
-    for key in sorted(wanted.keys() ^ set(found)):
+    logs = by_kind(tables.logs).get("log", [])
+    for key in sorted(wanted.keys() ^ set(logs)):
         yield _log_mismatch(key, key in wanted)
-    for key in found:
+    for key in logs:
         log = tables.logs.get(key, Log)
         epoch = wanted.get(key)
         if log is not None and epoch is not None and log.leader_epoch != epoch:

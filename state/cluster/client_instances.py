@@ -174,9 +174,9 @@ def _counts_key(machine: int) -> str:
 def _known(broker: Broker) -> _Known:
     kept: dict[int, _Known] = broker.tables.client_instances.derived.setdefault(_DERIVED, {})
     if broker.id not in kept:
-        found = sorted(_instances(broker), key=lambda each: each[1].used)
-        ended = {name: each for each, instance in found for name in instance.connections}
-        kept[broker.id] = _Known(dict.fromkeys(each for each, _ in found), ended)
+        instances = sorted(_instances(broker), key=lambda each: each[1].used)
+        ended = {name: each for each, instance in instances for name in instance.connections}
+        kept[broker.id] = _Known(dict.fromkeys(each for each, _ in instances), ended)
     return kept[broker.id]
 
 

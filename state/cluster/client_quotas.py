@@ -90,8 +90,8 @@ def _any_key(at: MachineTables) -> str:
 
 
 def of_entity(at: MachineTables, entity: Entity) -> dict[str, Float64]:
-    found = at.tables.metadata.get(_key(at, entity), EntityQuotas)
-    return found.values if found is not None else {}
+    quotas = at.tables.metadata.get(_key(at, entity), EntityQuotas)
+    return quotas.values if quotas is not None else {}
 
 
 def entity_hash(parts: Iterable[tuple[str, str | None]]) -> int:
@@ -102,8 +102,8 @@ def entity_hash(parts: Iterable[tuple[str, str | None]]) -> int:
 def all_quotas(at: MachineTables) -> list[EntityQuotas]:
     """All entities with a quota, in the order in which they were made."""
     prefix = f"{at.prefix}/quota/"
-    found = [each for _, each in at.tables.metadata.items(prefix, EntityQuotas)]
-    return sorted(found, key=lambda each: each.number)
+    quotas = [each for _, each in at.tables.metadata.items(prefix, EntityQuotas)]
+    return sorted(quotas, key=lambda each: each.number)
 
 
 @applies(ClientQuotaAltered)

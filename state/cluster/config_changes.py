@@ -129,7 +129,7 @@ def outcomes(
 def _as_forwarded(
     resources: Sequence[ChangedResource],
     faults: list[ConfigOutcome | None],
-    found: list[ConfigOutcome],
+    outcomes: list[ConfigOutcome],
 ) -> list[ConfigOutcome]:
     """Results after forwarding; a message that is too long loses the controller's response.
 
@@ -138,14 +138,14 @@ def _as_forwarded(
     """
     is_forwarded = [
         fault is None and not (each.resource_type == BROKER and outcome.error)
-        for each, fault, outcome in zip(resources, faults, found, strict=True)
+        for each, fault, outcome in zip(resources, faults, outcomes, strict=True)
     ]
-    texts = [each.text or "" for each in compress(found, is_forwarded)]
+    texts = [each.text or "" for each in compress(outcomes, is_forwarded)]
     if not any(len(text.encode()) > STRING_BYTES_MAX for text in texts):
-        return found
+        return outcomes
     return [
         _LOST._replace(records=each.records) if is_lost else each
-        for each, is_lost in zip(found, is_forwarded, strict=True)
+        for each, is_lost in zip(outcomes, is_forwarded, strict=True)
     ]
 
 

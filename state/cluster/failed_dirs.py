@@ -20,8 +20,8 @@ class FailedDirs(msgspec.Struct):
 
 
 def of(at: MachineTables) -> list[str]:
-    found = at.tables.replication.get(_key(at.id), FailedDirs)
-    return found.paths if found is not None else []
+    dirs = at.tables.replication.get(_key(at.id), FailedDirs)
+    return dirs.paths if dirs is not None else []
 
 
 def note(at: MachineTables, path: str) -> None:

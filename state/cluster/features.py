@@ -62,8 +62,8 @@ def _key(at: MachineTables) -> str:
 
 
 def changed(at: MachineTables) -> dict[str, int]:
-    found = at.tables.metadata.get(_key(at), FinalizedLevels)
-    return found.levels if found is not None else {}
+    levels = at.tables.metadata.get(_key(at), FinalizedLevels)
+    return levels.levels if levels is not None else {}
 
 
 def finalized(at: MachineTables, given: BrokerSettings) -> dict[str, int]:

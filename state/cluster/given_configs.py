@@ -36,8 +36,8 @@ def _key(at: MachineTables, kind: str, name: str) -> str:
 
 def of(at: MachineTables, kind: str, name: str) -> dict[str, str]:
     """Settings of a broker (by id), all brokers (by an empty name), or a group."""
-    found = at.tables.metadata.get(_key(at, kind, name), GivenConfigs)
-    return found.configs if found is not None else _NOTHING
+    configs = at.tables.metadata.get(_key(at, kind, name), GivenConfigs)
+    return configs.configs if configs is not None else _NOTHING
 
 
 def everything(at: MachineTables, kind: str) -> dict[str, dict[str, str]]:

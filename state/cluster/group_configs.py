@@ -63,8 +63,8 @@ def share_offset_reset(broker: Broker, group_id: str) -> str:
 
 def since_ms(reset: str) -> int | None:
     """Milliseconds of `by_duration:` and a duration; None if invalid."""
-    found = durations.nanoseconds(reset.removeprefix(group_configs.BY_DURATION))
-    return None if found is None else found // _NANOS_IN_MS
+    nanoseconds = durations.nanoseconds(reset.removeprefix(group_configs.BY_DURATION))
+    return None if nanoseconds is None else nanoseconds // _NANOS_IN_MS
 
 
 def share_isolation(broker: Broker, group_id: str) -> int:

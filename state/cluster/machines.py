@@ -90,8 +90,8 @@ class PartitionTail(LogTail):
 
 def tail_of(at: MachineTables, topic_id: Uuid, partition: int) -> PartitionTail | None:
     """The end of a log, or None if the machine does not have the log."""
-    found: PartitionTail | None = at.tables.tails.get((at.id, topic_id, partition))
-    return found or _opened(at, topic_id, partition)
+    tail: PartitionTail | None = at.tables.tails.get((at.id, topic_id, partition))
+    return tail or _opened(at, topic_id, partition)
 
 
 def _opened(at: MachineTables, topic_id: Uuid, partition: int) -> PartitionTail | None:
@@ -102,10 +102,10 @@ def _opened(at: MachineTables, topic_id: Uuid, partition: int) -> PartitionTail 
     if log.topic not in UNSEALED:
         rules = retention_limits.rolling_rules_in(at, topic_id)
     is_only_replica = image.replica_count(at, topic_id, partition) == 1
-    found = PartitionTail(at, log, rules, is_only_replica)
-    found.topic_rules = None
-    at.tables.tails[at.id, topic_id, partition] = found
-    return found
+    tail = PartitionTail(at, log, rules, is_only_replica)
+    tail.topic_rules = None
+    at.tables.tails[at.id, topic_id, partition] = tail
+    return tail
 
 
 HOST = "localhost"
@@ -232,27 +232,27 @@ class Machine(MachineTables):
         )
 
     def topic_by_name(self, name: str) -> Topic | None:
-        found = self._named_topics.get(name)
-        if found is None:
-            found = image.topic_by_name(self, name)
-            if found is not None:
-                self._named_topics[name] = found
-        return found
+        topic = self._named_topics.get(name)
+        if topic is None:
+            topic = image.topic_by_name(self, name)
+            if topic is not None:
+                self._named_topics[name] = topic
+        return topic
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
-        found = self.topics_seen.get(topic_id)
-        if found is None:
-            found = image.topic_by_id(self, topic_id)
-            if found is not None:
-                self.topics_seen[topic_id] = found
-        return found
+        topic = self.topics_seen.get(topic_id)
+        if topic is None:
+            topic = image.topic_by_id(self, topic_id)
+            if topic is not None:
+                self.topics_seen[topic_id] = topic
+        return topic
 
     def rules_of(self, topic: Topic) -> TopicRules:
         """The topic's checks of appended batches."""
-        found = self._rules.get(topic.topic_id)
-        if found is None:
-            found = self._rules[topic.topic_id] = rules_of_topic(topic, self.settings)
-        return found
+        rules = self._rules.get(topic.topic_id)
+        if rules is None:
+            rules = self._rules[topic.topic_id] = rules_of_topic(topic, self.settings)
+        return rules
 
     def described(
         self, topic: Topic, variant: Hashable, describe: Callable[[Topic], Description]
@@ -261,14 +261,14 @@ class Machine(MachineTables):
 
         `variant` stands for everything else that the description depends on.
         """
-        found: Description | None = self._described.get((topic.topic_id, variant))
-        if found is None:
+        description: Description | None = self._described.get((topic.topic_id, variant))
+        if description is None:
             self._described_partitions += len(topic.partitions)
             if not self._described or self._described_partitions > DESCRIBED_PARTITIONS_MAX:
                 self._described.clear()
                 self._described_partitions = len(topic.partitions)
-            found = self._described[topic.topic_id, variant] = describe(topic)
-        return found
+            description = self._described[topic.topic_id, variant] = describe(topic)
+        return description
 
     @property
     def has_quotas(self) -> bool:
@@ -339,8 +339,8 @@ class Machine(MachineTables):
         return placeholder(broker) if broker in self.cell.brokers else None
 
     def reached(self, listener: str, brokers: Iterable[int]) -> dict[int, Endpoint]:
-        found = ((broker, self.endpoint(broker, listener)) for broker in brokers)
-        return {broker: endpoint for broker, endpoint in found if endpoint is not None}
+        endpoints = ((broker, self.endpoint(broker, listener)) for broker in brokers)
+        return {broker: endpoint for broker, endpoint in endpoints if endpoint is not None}
 
     @property
     def brokers(self) -> list[int]:
@@ -397,16 +397,16 @@ class Broker(Machine):
         """True if the log is in a failed directory: 56 KAFKA_STORAGE_ERROR."""
         if not self.failed_dirs:  # nearly always
             return False
-        found = self.held_log(topic_id, partition)
-        return found is not None and self._is_failed(found)
+        log = self.held_log(topic_id, partition)
+        return log is not None and self._is_failed(log)
 
     def storage_error(self, topic_id: Uuid, partition: int) -> Error:
         """Why there is no log: a failed directory, or this broker is not a replica."""
         is_lost = self.has_lost(topic_id, partition)
         return Error.KAFKA_STORAGE_ERROR if is_lost else Error.NOT_LEADER_OR_FOLLOWER
 
-    def _is_failed(self, found: Log) -> bool:
-        return (found.directory or self.log_dirs[0]) in self.failed_dirs
+    def _is_failed(self, log: Log) -> bool:
+        return (log.directory or self.log_dirs[0]) in self.failed_dirs
 
     @property
     def log_dirs(self) -> list[str]:

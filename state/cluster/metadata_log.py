@@ -18,8 +18,8 @@ class MetadataLog(msgspec.Struct):
 
 
 def end_offset(table: Table) -> int:
-    found = table.get(_KEY, MetadataLog)
-    return found.end_offset if found is not None else 0
+    log = table.get(_KEY, MetadataLog)
+    return log.end_offset if log is not None else 0
 
 
 def count(table: Table) -> None:

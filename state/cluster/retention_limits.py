@@ -64,13 +64,13 @@ def rolling_rules_in(at: MachineTables, topic_id: Uuid) -> RollingRules:
     kept: dict[tuple[int, Uuid], _ParsedRules] | None = derived.get(_DERIVED)
     if kept is None:
         kept = derived[_DERIVED] = {}
-    found = kept.get((at.id, topic_id))
-    if found is None or found.given is not given:
+    rules = kept.get((at.id, topic_id))
+    if rules is None or rules.given is not given:
         topic = image.topic_by_id(at, topic_id)
         settings = broker_configs.settings_of(at, at.id, given)
-        found = _ParsedRules(given, rolling_rules_of(topic.configs if topic else {}, settings))
-        kept[at.id, topic_id] = found
-    return found.rolling
+        rules = _ParsedRules(given, rolling_rules_of(topic.configs if topic else {}, settings))
+        kept[at.id, topic_id] = rules
+    return rules.rolling
 
 
 def forget_rolling_rules(table: Table) -> None:

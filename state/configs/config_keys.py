@@ -100,10 +100,10 @@ def _whole(name: str, kind: Type, text: str) -> int:
 
 def _double(name: str, text: str) -> float:
     trimmed = trim(text)
-    if found := _DECIMAL.fullmatch(trimmed):
-        return float(found[1])
-    if found := _HEXADECIMAL.fullmatch(trimmed):
-        return float.fromhex(found[1])
+    if match := _DECIMAL.fullmatch(trimmed):
+        return float(match[1])
+    if match := _HEXADECIMAL.fullmatch(trimmed):
+        return float.fromhex(match[1])
     if trimmed in _UNBOUNDED:
         return float(_UNBOUNDED[trimmed])
     raise _invalid(name, text, f"Not a number of type {Type.DOUBLE}")

@@ -19,10 +19,10 @@ DIGITS = 9
 
 def nanoseconds(text: str) -> int | None:
     """Nanoseconds of a text like `P1DT2H3M4.5S`; None if Java rejects it."""
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         return None
-    sign, *parts, fraction = found.groups()
+    sign, *parts, fraction = match.groups()
     if not any(parts):
         return None
     counts = [int(part or 0) for part in parts]

@@ -74,8 +74,8 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def _base(name: str) -> str:
-    found = _LISTENER.fullmatch(name)
-    return found[1] if found else name
+    match = _LISTENER.fullmatch(name)
+    return match[1] if match else name
 
 
 def layered(

@@ -49,7 +49,7 @@ def listed(settings: BrokerSettings, setting: str = SETTING) -> list[BrokerListe
     """
     protocols, texts = protocols_of(settings), names_of(settings, setting)
     head = f"Error creating broker listeners from '[{', '.join(texts)}]':"
-    found = []
+    listeners = []
     for each in dict.fromkeys(texts):
         parts = _ENDPOINT.fullmatch(each)
         if not parts:
@@ -57,8 +57,8 @@ def listed(settings: BrokerSettings, setting: str = SETTING) -> list[BrokerListe
         name = parts[1].upper()
         if name not in protocols:
             raise InvalidConfigError(f"{head} No security protocol defined for listener {name}")
-        found.append(BrokerListener(name, parts[2], int(parts[3])))
-    return found
+        listeners.append(BrokerListener(name, parts[2], int(parts[3])))
+    return listeners
 
 
 def opened(settings: BrokerSettings) -> list[BrokerListener]:
@@ -78,11 +78,11 @@ def opened(settings: BrokerSettings) -> list[BrokerListener]:
 
 def check(then: BrokerSettings) -> None:
     """Validate listeners. Raises InvalidConfigError with Kafka's message."""
-    found = listed(then)
-    names, controllers = [each.name for each in found], _controllers(then)
+    listeners = listed(then)
+    names, controllers = [each.name for each in listeners], _controllers(then)
     is_altered = then.layers is not None and SETTING in then.layers.of_broker
     if is_altered:
-        _check_distinct(found, names_of(then, SETTING))
+        _check_distinct(listeners, names_of(then, SETTING))
     if "controller" in names_of(then, "process.roles") and controllers.isdisjoint(names):
         raise InvalidConfigError(
             f"requirement failed: {_CONTROLLERS} must contain at least one value"
@@ -225,19 +225,19 @@ def of_listener(settings: BrokerSettings, listener: str, name: str) -> str:
 
 def of_data(settings: BrokerSettings) -> list[str]:
     controllers = _controllers(settings)
-    found = (each.partition("://")[0].strip().upper() for each in names_of(settings, SETTING))
-    return [each for each in found if each not in controllers]
+    names = (each.partition("://")[0].strip().upper() for each in names_of(settings, SETTING))
+    return [each for each in names if each not in controllers]
 
 
 def protocols_of(settings: BrokerSettings) -> dict[str, str]:
-    found = {}
+    protocols = {}
     for name, protocol in pairs_of(PROTOCOL_MAP, text_of(settings, PROTOCOL_MAP)):
         if protocol.upper() not in _PROTOCOLS:
             raise InvalidConfigError(
                 f"Invalid security protocol `{protocol}` defined in {PROTOCOL_MAP}"
             )
-        found[name.upper()] = protocol.upper()
-    return found
+        protocols[name.upper()] = protocol.upper()
+    return protocols
 
 
 def pairs_of(name: str, text: str) -> Iterator[tuple[str, str]]:

@@ -139,11 +139,11 @@ def cluster(settings: BrokerSettings) -> list[DescribedSetting]:
 
 def _layers(settings: BrokerSettings) -> ConfigLayers:
     """Sources of settings; one that must be at the cluster level has its value there."""
-    found = settings.layers or ConfigLayers({}, {}, settings.given)
-    if MIN_IN_SYNC in found.of_cluster or not is_of_cluster(MIN_IN_SYNC, settings):
-        return found
-    value = found.of_file.get(MIN_IN_SYNC, str(KAFKA_SETTINGS[MIN_IN_SYNC].default))
-    return ConfigLayers(found.of_broker, {MIN_IN_SYNC: value, **found.of_cluster}, found.of_file)
+    layers = settings.layers or ConfigLayers({}, {}, settings.given)
+    if MIN_IN_SYNC in layers.of_cluster or not is_of_cluster(MIN_IN_SYNC, settings):
+        return layers
+    value = layers.of_file.get(MIN_IN_SYNC, str(KAFKA_SETTINGS[MIN_IN_SYNC].default))
+    return ConfigLayers(layers.of_broker, {MIN_IN_SYNC: value, **layers.of_cluster}, layers.of_file)
 
 
 def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> DescribedSetting:
@@ -164,7 +164,7 @@ def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> Des
 
 def _synonyms(name: str, layers: ConfigLayers) -> list[SynonymValue]:
     names = dynamic_configs.synonyms(name)
-    found = [
+    synonyms = [
         SynonymValue(each, _open(each, given[each]), source)
         for given, source in (
             (layers.of_broker, ConfigSource.DYNAMIC_BROKER),
@@ -177,8 +177,8 @@ def _synonyms(name: str, layers: ConfigLayers) -> list[SynonymValue]:
     for other in names:
         key = KAFKA_SETTINGS.get(other) if other not in AUTHORIZERS else None
         if key is not None and key.default is not None:
-            found.append(SynonymValue(other, _open(other, key.default), ConfigSource.DEFAULT))
-    return list(dropwhile(lambda synonym: synonym.name != name, found))
+            synonyms.append(SynonymValue(other, _open(other, key.default), ConfigSource.DEFAULT))
+    return list(dropwhile(lambda synonym: synonym.name != name, synonyms))
 
 
 def _open(name: str, value: str) -> str | None:

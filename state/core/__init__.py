@@ -3,7 +3,8 @@
     tables, layers                 items of a cell, and how large columns are stored
     records, group_records,        the changes that `apply` writes, and their rules' registration
     share_records, applying
-    events, outputs, dead_letters  input documents, output rows, rejected documents
+    events, packs, outputs,        input documents, several in one row, output rows, rejected
+    dead_letters                   documents
     decision, pending, api         a handler's result, pending requests, an API with its handlers
     settings                       a cell's settings
     java_hashes, java_queues       orders of Java collections that clients see

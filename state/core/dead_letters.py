@@ -63,6 +63,7 @@ def dead_letter(
         "cell": settings.name,
         "partition": position.partition,
         "offset": position.offset,
+        **({"packIndex": position.pack_index} if position.pack_index else {}),
         "reason": refusal.reason,
         "detail": _clipped(refusal.detail),
         "inputBytes": len(document),
@@ -71,5 +72,5 @@ def dead_letter(
         value["input"] = kept.decode("utf-8")
     except UnicodeDecodeError:
         value["inputBase64"] = base64.b64encode(kept).decode("ascii")
-    row_id = f"{settings.name}/{position.partition}/{position.offset}/dead"
+    row_id = f"{settings.name}/{position.place}/dead"
     return Output(outputs.DEAD_LETTERS, None, None, _json.encode(value), row_id)

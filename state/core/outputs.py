@@ -49,7 +49,7 @@ class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """Position of an event: partition, offset, LogAppendTime in ms, key.
+    """Position of an event: partition, offset, LogAppendTime in ms, key, index in its pack.
 
     Without a timestamp (files), `timestamp` is `-1`.
     """
@@ -58,6 +58,13 @@ class Position(msgspec.Struct, frozen=True, order=True):
     offset: int
     timestamp: int = -1
     key: bytes | None = None
+    pack_index: int = 0
+
+    @property
+    def place(self) -> str:
+        """Text for ids of rows: `partition/offset`, or `partition/offset.index` within a pack."""
+        place = f"{self.partition}/{self.offset}"
+        return f"{place}.{self.pack_index}" if self.pack_index else place
 
 
 class Output(msgspec.Struct, frozen=True, gc=False):

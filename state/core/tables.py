@@ -232,14 +232,14 @@ class Table:
 
     def differences(self) -> "Changes":
         """Return the items that differ from the last `commit`, encoded; None if dropped."""
-        found: Changes = {}
+        changes: Changes = {}
         live, items = self._live, self._raw()
         for key, former in {**self._former, **self._earlier}.items():
             item = live.get(key)
             now = _encoder.encode(item) if item is not None else items.get(key)
             if now != former:
-                found[key] = now
-        return found
+                changes[key] = now
+        return changes
 
     def load(self, items: Mapping[str, bytes]) -> None:
         """Replace all items; untouched decoded items with the same bytes stay decoded.

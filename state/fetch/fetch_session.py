@@ -174,8 +174,8 @@ class SessionCache:
         return sorted(cached, key=lambda partition: partition.order)
 
     def active(self, session_id: int) -> list[FetchPlace]:
-        found = self._find(session_id)
-        return [] if found is None else found.active_places()
+        opened = self._find(session_id)
+        return [] if opened is None else opened.active_places()
 
     def activate(self, session_id: int, identity: str) -> None:
         self._opened(session_id).activate(identity)
@@ -185,16 +185,16 @@ class SessionCache:
 
         If the level differs from that of the last request, all partitions become active.
         """
-        found = self._opened(session_id)
-        if found.session.isolation_level != isolation_level:
+        opened = self._opened(session_id)
+        if opened.session.isolation_level != isolation_level:
             session = self._table.change(session_key(self._broker, session_id), FetchSession)
             session.isolation_level = isolation_level
-            found.activate_all(each.requested.identity for each in self.partitions(session_id))
-        return found.active_places()
+            opened.activate_all(each.requested.identity for each in self.partitions(session_id))
+        return opened.active_places()
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
-        found = self._opened(session_id)
-        place = found.place(identity)
+        opened = self._opened(session_id)
+        place = opened.place(identity)
         if place.cached.watched_log == log:
             return
         cached = self._table.change(place.key, CachedFetchPartition)
@@ -225,17 +225,17 @@ class SessionCache:
                 self.remove(session_id)
             kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
             return FetchContext(kind, INVALID_SESSION_ID, epoch)
-        found = self._find(session_id)
-        if found is None:
+        opened = self._find(session_id)
+        if opened is None:
             if not self._layout.may_hold(session_id):
                 return _refused(Error.UNKNOWN_SERVER_ERROR, epoch)
             return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
-        session = found.session
+        session = opened.session
         if session.epoch != epoch:
             return _refused(Error.INVALID_FETCH_SESSION_EPOCH, epoch)
         if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
             return _refused(Error.FETCH_SESSION_TOPIC_ID_ERROR, epoch)
-        self._update(found, partitions, forgotten)
+        self._update(opened, partitions, forgotten)
         if session.size == 0:
             self.remove(session_id)
             return FetchContext(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
@@ -265,9 +265,9 @@ class SessionCache:
         self._table.put(members_key(self._broker, session_id), Members([]))
         busy = [response.identity for response in responses if not response.is_quiet]
         self._table.put(active_key(self._broker, session_id), Active(busy))
-        found = self._opened(session_id)
+        opened = self._opened(session_id)
         for response in responses:
-            cached = self._add(found, response.identity, response.requested)
+            cached = self._add(opened, response.identity, response.requested)
             cached.high_watermark = response.high_watermark
             cached.log_start_offset = response.log_start_offset
         self._change_shard(number).session_ids.append(session_id)
@@ -283,16 +283,16 @@ class SessionCache:
         Records, a moved high watermark or log start, an error or a diverging epoch are shown.
         Records move a partition to the end of the order. After an error it is shown again.
         """
-        found = self._find(context.session_id)
-        if found is None:
+        opened = self._find(context.session_id)
+        if opened is None:
             return [True] * len(responses)
-        session = found.session
+        session = opened.session
         if session.epoch != next_epoch(context.request_epoch):
             return None
         next_order, shown, settled = session.next_order, [], list(quiet)
-        change, known = self._table.change, found.places
+        change, known = self._table.change, opened.places
         for response in responses:
-            place = known.get(response.identity) or found.place(response.identity)
+            place = known.get(response.identity) or opened.place(response.identity)
             cached, has_records = place.cached, response.size_in_bytes > 0
             is_shown = has_records or is_news(cached, response)
             shown.append(is_shown)
@@ -309,17 +309,17 @@ class SessionCache:
         if next_order != session.next_order:
             self._table.change(session_key(self._broker, session.session_id), FetchSession)
             session.next_order = next_order
-        found.settle(settled)
+        opened.settle(settled)
         return shown
 
     def would_show(self, context: FetchContext, responses: Sequence[SessionResponse]) -> list[bool]:
         """What `select` would show, without a change; nothing if the request is superseded."""
-        found = self._find(context.session_id)
-        if found is None:
+        opened = self._find(context.session_id)
+        if opened is None:
             return [True] * len(responses)
         if self.is_superseded(context):
             return [False] * len(responses)
-        return [is_news(found.place(response.identity).cached, response) for response in responses]
+        return [is_news(opened.place(response.identity).cached, response) for response in responses]
 
     def is_superseded(self, context: FetchContext) -> bool:
         session = self.session(context.session_id)
@@ -329,10 +329,10 @@ class SessionCache:
         members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return
-        found = self._opened(session_id)
+        opened = self._opened(session_id)
         for identity in members.identities:
-            self._drop_partition(found, identity)
-        cached_size = max(found.session.cached_size, 0)
+            self._drop_partition(opened, identity)
+        cached_size = max(opened.session.cached_size, 0)
         self._table.drop(active_key(self._broker, session_id))
         self._table.drop(members_key(self._broker, session_id))
         self._table.drop(session_key(self._broker, session_id))
@@ -356,42 +356,42 @@ class SessionCache:
         if added:
             self._change_shard(self._layout.shard_of(session.session_id)).partitions_cached += added
 
-    def _next_order(self, found: OpenedSession) -> int:
+    def _next_order(self, opened: OpenedSession) -> int:
         """Take the next position at the end of a session's order."""
-        key = session_key(self._broker, found.session.session_id)
+        key = session_key(self._broker, opened.session.session_id)
         session = self._table.change(key, FetchSession)
         session.next_order += 1
         return session.next_order - 1
 
     def _update(
-        self, found: OpenedSession, partitions: dict[str, FetchPartition], forgotten: list[str]
+        self, opened: OpenedSession, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
-        change, known = self._table.change, found.places
+        change, known = self._table.change, opened.places
         for identity, requested in partitions.items():
-            place = known.get(identity) or found.find(identity)
+            place = known.get(identity) or opened.find(identity)
             if place is None:
-                self._add(found, identity, requested)
+                self._add(opened, identity, requested)
             else:
                 cached = change(place.key, CachedFetchPartition)
                 requested.topic = requested.topic or cached.requested.topic
                 cached.requested = requested
-        found.activate_all(partitions)
-        removed = {identity for identity in forgotten if found.find(identity) is not None}
+        opened.activate_all(partitions)
+        removed = {identity for identity in forgotten if opened.find(identity) is not None}
         if removed:
-            session_id = found.session.session_id
+            session_id = opened.session.session_id
             members = self._table.change(members_key(self._broker, session_id), Members)
             members.identities = [i for i in members.identities if i not in removed]
-            found.settle(list(removed))
+            opened.settle(list(removed))
             for identity in removed:
-                self._drop_partition(found, identity)
+                self._drop_partition(opened, identity)
             session = self._table.change(session_key(self._broker, session_id), FetchSession)
             session.size -= len(removed)
 
-    def _drop_partition(self, found: OpenedSession, identity: str) -> None:
-        session_id = found.session.session_id
+    def _drop_partition(self, opened: OpenedSession, identity: str) -> None:
+        session_id = opened.session.session_id
         self._unwatch(session_id, identity, self._partition(session_id, identity).watched_log)
         self._table.drop(partition_key(self._broker, session_id, identity))
-        found.drop(identity)
+        opened.drop(identity)
 
     def _unwatch(self, session_id: int, identity: str, log: str) -> None:
         if not log:
@@ -402,17 +402,17 @@ class SessionCache:
             self._table.drop(watchers_key(log))
 
     def _add(
-        self, found: OpenedSession, identity: str, requested: FetchPartition
+        self, opened: OpenedSession, identity: str, requested: FetchPartition
     ) -> CachedFetchPartition:
-        cached = CachedFetchPartition(requested, self._next_order(found))
-        session_id = found.session.session_id
+        cached = CachedFetchPartition(requested, self._next_order(opened))
+        session_id = opened.session.session_id
         key = partition_key(self._broker, session_id, identity)
         if key not in self._table:
             members = self._table.change(members_key(self._broker, session_id), Members)
             members.identities.append(identity)
-            found.session.size += 1
+            opened.session.size += 1
         self._table.put(key, cached)
-        found.put(identity, cached, key)
+        opened.put(identity, cached, key)
         return cached
 
     def _evict(self, number: int, new: NewSession, size: int) -> bool:
@@ -467,16 +467,16 @@ class SessionCache:
         return cached
 
     def _opened(self, session_id: int) -> OpenedSession:
-        found = self._find(session_id)
-        assert found is not None, session_id
-        return found
+        opened = self._find(session_id)
+        assert opened is not None, session_id
+        return opened
 
     def _find(self, session_id: int) -> OpenedSession | None:
         """The session with its partitions; the last one is cached for the request."""
-        found = self._last
-        if found is None or found.session.session_id != session_id:
-            found = self._last = places.opened(self._table, self._broker, session_id)
-        return found
+        opened = self._last
+        if opened is None or opened.session.session_id != session_id:
+            opened = self._last = places.opened(self._table, self._broker, session_id)
+        return opened
 
     def _known(self, session_id: int) -> FetchSession:
         session = self.session(session_id)

@@ -104,9 +104,9 @@ class OpenedSession:
         self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
     def find(self, identity: str) -> FetchPlace | None:
-        found = self.places.get(identity)
-        if found is not None:
-            return found
+        place = self.places.get(identity)
+        if place is not None:
+            return place
         key = partition_key(self._broker, self.session.session_id, identity)
         cached = self._table.get(key, CachedFetchPartition)
         return None if cached is None else self.put(identity, cached, key)
@@ -152,12 +152,12 @@ class OpenedSession:
 
     def active_places(self) -> list[FetchPlace]:
         """Active partitions in reading order."""
-        found = [place for place in self.active.values() if place is not None]
-        if len(found) < len(self.active):
-            found = [self.place(identity) for identity in self.active]
-            self.active = {place.identity: place for place in found}
-        found.sort(key=_order)
-        return found
+        places = [place for place in self.active.values() if place is not None]
+        if len(places) < len(self.active):
+            places = [self.place(identity) for identity in self.active]
+            self.active = {place.identity: place for place in places}
+        places.sort(key=_order)
+        return places
 
 
 _order = attrgetter("cached.order")
@@ -188,9 +188,9 @@ def close(table: Table, broker: int, session_id: int) -> None:
 def activate(table: Table, broker: int, session_id: int, identity: str) -> None:
     """Make a partition of a session active, without building the session for it."""
     key = session_key(broker, session_id)
-    found: OpenedSession | None = table.derived.get(_DERIVED, {}).get(key)
-    if found is not None and found.session is table.get(key, FetchSession):
-        found.activate(identity)
+    session: OpenedSession | None = table.derived.get(_DERIVED, {}).get(key)
+    if session is not None and session.session is table.get(key, FetchSession):
+        session.activate(identity)
         return
     active = table.get(active_key(broker, session_id), Active)
     assert active is not None, key

@@ -305,9 +305,9 @@ def subscriptions_of(
             add_counts(by_name, member.subscribed_topic_names, by)
             add_counts(regexes, [member.subscribed_topic_regex or None], by)
     by_regex: dict[str, int] = {}
-    for regex, found in group.resolved.items():
+    for regex, topics in group.resolved.items():
         if regex in regexes:
-            add_counts(by_regex, found.topics, 1)
+            add_counts(by_regex, topics.topics, 1)
     return Subscriptions(by_name, by_regex, regexes)
 
 
@@ -317,8 +317,8 @@ def topics_of(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
     resolved = group.resolved.get(member.subscribed_topic_regex)
     if resolved is None or not resolved.topics:
         return names
-    found = in_order(resolved.topics)
-    many, few = (names, found) if len(names) > len(found) else (found, names)
+    topics = in_order(resolved.topics)
+    many, few = (names, topics) if len(names) > len(topics) else (topics, names)
     return list(dict.fromkeys((*many, *few)))
 
 

@@ -48,14 +48,16 @@ def version_of(data: bytes) -> int:
 
 def subscription_of(data: bytes) -> ProtocolSubscription:
     """Reads a ConsumerProtocolSubscription. Raises MalformedError."""
-    found = ConsumerProtocolSubscription.parsed(data)
-    return ProtocolSubscription(found.topics, _by_topic(found.owned_partitions), found.rack_id)
+    subscription = ConsumerProtocolSubscription.parsed(data)
+    return ProtocolSubscription(
+        subscription.topics, _by_topic(subscription.owned_partitions), subscription.rack_id
+    )
 
 
 def assignment_of(data: bytes) -> ProtocolAssignment:
     """Reads a ConsumerProtocolAssignment. Raises MalformedError."""
-    found = ConsumerProtocolAssignment.parsed(data)
-    return ProtocolAssignment(_by_topic(found.assigned_partitions), bool(found.user_data))
+    assignment = ConsumerProtocolAssignment.parsed(data)
+    return ProtocolAssignment(_by_topic(assignment.assigned_partitions), bool(assignment.user_data))
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:
@@ -65,7 +67,7 @@ def assignment_bytes(partitions: Partitions, version: int) -> bytes:
 
 def _by_topic(topics: Iterable[ConsumerProtocolTopicPartition]) -> Partitions:
     """Partitions by topic; the first entry of a topic counts."""
-    found: Partitions = {}
+    by_topic: Partitions = {}
     for each in topics:
-        found.setdefault(each.topic, each.partitions)
-    return found
+        by_topic.setdefault(each.topic, each.partitions)
+    return by_topic

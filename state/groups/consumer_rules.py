@@ -125,14 +125,14 @@ def _counts(group: ConsumerGroup) -> Violations:
     supporters = Counter(n for m in members for n in {each.name for each in m.classic_protocols()})
     if classic != (sum(each.uses_classic_protocol for each in members), dict(supporters)):
         yield f"wrong counts of classic members and protocols: {classic}"
-    found = (
+    counts = (
         dict(Counter(name for each in members for name in each.subscribed_topic_names)),
         dict(Counter(m.subscribed_topic_regex for m in members if m.subscribed_topic_regex)),
         dict(Counter(each.server_assignor for each in members if each.server_assignor is not None)),
         {each.instance_id: each.member_id for each in members if each.instance_id is not None},
     )
-    if counted != found:
-        yield f"counts of topics, assignors, static members are {counted}, should be {found}"
+    if counted != counts:
+        yield f"counts of topics, assignors, static members are {counted}, should be {counts}"
     unknown = group.resolved.keys() - group.regex_subscribers.keys()
     if unknown:
         yield f"resolved expressions without members: {sorted(unknown)}"

@@ -154,10 +154,10 @@ def _read(kind: type[T], value: bytes | None) -> T | None:
 
 def _classic(names: Names, value: bytes | None) -> ClassicRow:
     (group,) = names
-    found = _read(GroupMetadataValue, value)
-    if found is None:
+    metadata = _read(GroupMetadataValue, value)
+    if metadata is None:
         return ClassicRow(group, None, ())
-    is_consumer = found.protocol_type == CONSUMER
+    is_consumer = metadata.protocol_type == CONSUMER
     members = [
         GroupRowMember(
             each.member_id,
@@ -166,9 +166,9 @@ def _classic(names: Names, value: bytes | None) -> ClassicRow:
             each.client_host,
             _owned(each.assignment) if is_consumer else None,
         )
-        for each in found.members
+        for each in metadata.members
     ]
-    return ClassicRow(group, found.generation, tuple(members))
+    return ClassicRow(group, metadata.generation, tuple(members))
 
 
 def _owned(assignment: bytes) -> frozenset[Partition] | None:
@@ -218,11 +218,13 @@ def _assignment(
     value: bytes | None,
 ) -> AssignmentRow:
     group, member_id = names
-    found = _read(kind, value)
-    if found is None:
+    assignment = _read(kind, value)
+    if assignment is None:
         return AssignmentRow(group, member_id, -1, None)
-    owned = ((each.topic_id, at) for each in found.assigned_partitions for at in each.partitions)
-    return AssignmentRow(group, member_id, found.member_epoch, frozenset(owned))
+    owned = (
+        (each.topic_id, at) for each in assignment.assigned_partitions for at in each.partitions
+    )
+    return AssignmentRow(group, member_id, assignment.member_epoch, frozenset(owned))
 
 
 def _tasks(names: Names, value: bytes | None) -> TasksRow:
@@ -237,14 +239,14 @@ def _tasks(names: Names, value: bytes | None) -> TasksRow:
 def _topology(names: Names, value: bytes | None) -> TopologyRow:
     """The topics that each subtopology reads: from outside, and from other subtopologies."""
     (group,) = names
-    found = _read(StreamsGroupTopologyValue, value)
-    if found is None:
+    topology = _read(StreamsGroupTopologyValue, value)
+    if topology is None:
         return TopologyRow(group, None)
     topics = {
         part.subtopology_id: frozenset(
             (*part.source_topics, *(each.name for each in part.repartition_source_topics))
         )
-        for part in found.subtopologies
+        for part in topology.subtopologies
     }
     return TopologyRow(group, topics)
 

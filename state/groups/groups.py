@@ -85,8 +85,8 @@ def find(at: MachineTables, group_id: str) -> Group | None:
 
 def all_groups(at: MachineTables) -> list[Group]:
     """Return every stored group of the broker, read-only, sorted by id."""
-    found = [find(at, group_id) for group_id in stored_ids(at)]
-    return [group for group in found if group is not None]
+    groups = [find(at, group_id) for group_id in stored_ids(at)]
+    return [group for group in groups if group is not None]
 
 
 def find_if_stored(at: MachineTables, group_id: str) -> Group | None:
@@ -98,8 +98,8 @@ def find_if_stored(at: MachineTables, group_id: str) -> Group | None:
 def all_with_unwritten(at: MachineTables) -> list[Group]:
     """Like `all_groups`, with groups that have no records yet."""
     ids = {*stored_ids(at), *live_ids(at)}
-    found = [find(at, group_id) for group_id in sorted(ids)]
-    return [group for group in found if group is not None]
+    groups = [find(at, group_id) for group_id in sorted(ids)]
+    return [group for group in groups if group is not None]
 
 
 def create_unwritten(at: MachineTables, group_id: str) -> None:

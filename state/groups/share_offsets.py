@@ -118,7 +118,7 @@ def finish_initializing(broker: Broker, group_id: str, offsets: Offsets) -> list
     if not isinstance(group, ShareGroup):
         return []
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.mark_initialized({each: list(found) for each, found in offsets.items() if found})
+    coordinator.mark_initialized({each: list(offset) for each, offset in offsets.items() if offset})
     return coordinator.records
 
 

@@ -97,9 +97,9 @@ def next_coordinator(
     Share coordinators are called one after the other in the order of their ids, so the records do
     not depend on their placement.
     """
-    found = _by_coordinator(broker, group_id, places)
-    receiver = min((each for each in found if each > after), default=None)
-    return (receiver, found[receiver]) if receiver is not None else None
+    by_coordinator = _by_coordinator(broker, group_id, places)
+    receiver = min((each for each in by_coordinator if each > after), default=None)
+    return (receiver, by_coordinator[receiver]) if receiver is not None else None
 
 
 def pending_initializations(broker: Broker) -> list[Message]:
@@ -191,14 +191,16 @@ def _by_coordinator(
 
     Partitions without a known coordinator are assigned to this broker.
     """
-    found: dict[int, PartitionsByTopic] = {}
+    by_coordinator: dict[int, PartitionsByTopic] = {}
     for topic_id, partitions in places.items():
         for partition in partitions:
             key = coordinators.coordinator_key(group_id, topic_id, partition)
             receiver = coordinators.coordinator_of(broker, SHARE_TOPIC, key)
-            requested = found.setdefault(broker.id if receiver in (None, -1) else receiver, {})
+            requested = by_coordinator.setdefault(
+                broker.id if receiver in (None, -1) else receiver, {}
+            )
             requested.setdefault(topic_id, []).append(partition)
-    return found
+    return by_coordinator
 
 
 def partitions_of(metadata: TopicPartitionsInfo | None) -> list[int]:

@@ -61,7 +61,7 @@ def _topics(
 
     For active tasks, Kafka copies them to a map whose order differs in each JVM.
     """
-    found: Partitions = []
+    partitions: Partitions = []
     for each in hash_order(tasks, len(tasks)):
         numbers = hash_map_order(tasks[each], own_hash, len(tasks[each]))
         subtopology = parts[each]
@@ -70,5 +70,5 @@ def _topics(
             count = partition_counts(name)
             if count is None:
                 return None
-            found.append((name, sorted(numbers)[:count] if count < len(numbers) else numbers))
-    return found
+            partitions.append((name, sorted(numbers)[:count] if count < len(numbers) else numbers))
+    return partitions

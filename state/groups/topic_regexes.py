@@ -42,8 +42,8 @@ _PARTS = re.compile(
 
 def invalid(regex: str) -> str | None:
     """Return RE2/J's error message; None for a valid expression."""
-    found = _compiled(regex)
-    return found if isinstance(found, str) else None
+    pattern = _compiled(regex)
+    return pattern if isinstance(pattern, str) else None
 
 
 def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, list[str]]:
@@ -51,8 +51,8 @@ def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, list[str
     matched: dict[str, list[str]] = {}
     candidates = list(names)
     for regex in regexes:
-        found = _compiled(regex)
-        matched[regex] = [] if isinstance(found, str) else [n for n in candidates if found(n)]
+        pattern = _compiled(regex)
+        matched[regex] = [] if isinstance(pattern, str) else [n for n in candidates if pattern(n)]
     return matched
 
 

@@ -139,11 +139,11 @@ class _TopologyBuilder:
             raise _Fault(TopologyStatus.MISSING_SOURCE_TOPICS, text)
 
     def _count(self, topic: str) -> int:
-        found = self._existing(topic)
-        found = self._decided.get(topic) if found is None else found
-        if found is None:
+        count = self._existing(topic)
+        count = self._decided.get(topic) if count is None else count
+        if count is None:
             raise Refused(Error.UNKNOWN_SERVER_ERROR)
-        return found
+        return count
 
     # Repartition topics
 
@@ -233,10 +233,10 @@ class _TopologyBuilder:
         )
 
     def _internal(self, topics: list[StreamsGroupTopicInfo]) -> dict[str, StreamsInternalTopic]:
-        found = {topic.name: self._internal_topic(topic) for topic in topics}
-        if len(found) < len(topics):
+        internal = {topic.name: self._internal_topic(topic) for topic in topics}
+        if len(internal) < len(topics):
             raise Refused(Error.UNKNOWN_SERVER_ERROR)
-        return found
+        return internal
 
     def _internal_topic(self, topic: StreamsGroupTopicInfo) -> StreamsInternalTopic:
         count = topic.partitions or self._decided[topic.name]
@@ -253,12 +253,12 @@ class _TopologyBuilder:
             expected.update(part.state_changelog_topics)
         most = len(expected)
         for name in self._required:
-            found = self._existing(name)
-            topic = expected.pop(name, None) if found is not None else None
-            if topic is not None and found != topic.partitions:
+            count = self._existing(name)
+            topic = expected.pop(name, None) if count is not None else None
+            if topic is not None and count != topic.partitions:
                 text = (
                     f"Existing topic {name} has different number of partitions: "
-                    f"expected {topic.partitions}, found {found}"
+                    f"expected {topic.partitions}, found {count}"
                 )
                 raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
         return [expected[name] for name in hash_order(expected, most)]
@@ -269,12 +269,12 @@ _NO_COUNT = "Failed to compute number of partitions for all repartition topics"
 
 def _common_count(counts: dict[str, int], shown: dict[str, int]) -> int:
     """Return the common count; raise a fault that shows counts if they differ."""
-    found = set(counts.values())
-    if len(found) > 1:
+    distinct = set(counts.values())
+    if len(distinct) > 1:
         listed = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
         text = f"Following topics do not have the same number of partitions: [{{{listed}}}]"
         raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
-    return found.pop()
+    return distinct.pop()
 
 
 def _source_topics(part: Subtopology) -> list[str]:

@@ -45,19 +45,19 @@ class TransactionOffsets(msgspec.Struct, array_like=True):
 
 def offsets_in(batches: "Iterable[StoredBatch]") -> list[TransactionOffsets]:
     """Transactional records in these batches, without markers."""
-    found: list[TransactionOffsets] = []
+    offsets: list[TransactionOffsets] = []
     for batch in batches:
         if not batch.is_transactional or batch.is_control:
             continue
-        last = found[-1] if found else None
+        last = offsets[-1] if offsets else None
         is_next = last is not None and last.last_offset + 1 == batch.base_offset
         if last is not None and is_next and last.producer_id == batch.producer_id:
             last.last_offset = batch.last_offset
         else:
-            found.append(
+            offsets.append(
                 TransactionOffsets(batch.producer_id, batch.base_offset, batch.last_offset)
             )
-    return found
+    return offsets
 
 
 class AbortedChunk(msgspec.Struct, array_like=True):
@@ -92,13 +92,13 @@ class AbortedIndex:
         As in Kafka, the search ends after the first entry with a last stable offset at or above
         `end_offset`: transactions aborted later started later.
         """
-        found = []
+        transactions = []
         for entry in self._entries.from_number(self._ended_from(offset)):
             if entry.first_offset < end_offset:
-                found.append(entry)
+                transactions.append(entry)
             if entry.last_stable_offset >= end_offset:
                 break
-        return found
+        return transactions
 
     def drop_below(self, offset: int) -> None:
         self._entries.drop_below(self._ended_from(offset))

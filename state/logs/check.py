@@ -74,13 +74,13 @@ def _empty(
 
 
 def _items_of(broker: int, log: Log) -> list[str]:
-    found = [chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks]
+    keys = [chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks]
     spans = (("sealed", log.segments), ("rolled", log.rolled), ("aborted", log.aborted))
     for kind, span in spans:
         if span:
             place = f"{broker}/{kind}/{log.topic_id}/{log.partition}"
-            found += [f"{place}/{number}" for number in _chunks(span)]
-    return found
+            keys += [f"{place}/{number}" for number in _chunks(span)]
+    return keys
 
 
 def _chunks(span: Span) -> range:

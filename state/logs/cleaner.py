@@ -134,14 +134,14 @@ def cleanable(at: MachineTables, log: Log, rules: CleaningRules, now: int) -> Cl
 
 
 def last_records(at: MachineTables, log: Log, producer_ids: Iterable[int]) -> dict[int, LastRecord]:
-    found = {}
+    records = {}
     for producer_id in producer_ids:
         key = producer_key(at.id, log.topic_id, log.partition, producer_id)
         producer = at.tables.producers.get(key, ProducerStateEntry)
         if producer is not None:
             offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
-            found[producer_id] = LastRecord(offset, producer.producer_epoch)
-    return found
+            records[producer_id] = LastRecord(offset, producer.producer_epoch)
+    return records
 
 
 class OffsetMap:

@@ -422,24 +422,24 @@ def aborted_index(at: MachineTables, log: Log) -> AbortedIndex:
     return AbortedIndex(at.tables.logs, at.id, log.topic_id, log.partition, log.aborted)
 
 
-def aborted_in(at: MachineTables, log: Log, offset: int, found: "Slice") -> list[AbortedTxn]:
+def aborted_in(at: MachineTables, log: Log, offset: int, part: "Slice") -> list[AbortedTxn]:
     """Aborted transactions for the reader of a slice from `offset` on."""
     if not log.aborted:
         return []
-    end_offset = _aborted_search_end(at, log, offset, found)
+    end_offset = _aborted_search_end(at, log, offset, part)
     return aborted_index(at, log).between(offset, end_offset)
 
 
-def _aborted_search_end(at: MachineTables, log: Log, offset: int, found: "Slice") -> int:
+def _aborted_search_end(at: MachineTables, log: Log, offset: int, part: "Slice") -> int:
     """End of the look-up of aborted transactions, which is after the end of the slice.
 
     Kafka takes the next entry of the offset index, one for each `INDEX_INTERVAL_BYTES`, or the end
     of the segment (`UnifiedLog.collectAbortedTransactions`).
     """
-    if found.segment is not None:
-        return found.segment.last_offset + 1
-    first = found.batches[0].base_offset if found.batches else offset
-    next_offset = found.batches[-1].last_offset + 1 if found.batches else offset
+    if part.segment is not None:
+        return part.segment.last_offset + 1
+    first = part.batches[0].base_offset if part.batches else offset
+    next_offset = part.batches[-1].last_offset + 1 if part.batches else offset
     size, end = 0, segment_end(at, log, first)
     for batch in batches_from(at, log, next_offset):
         if batch.base_offset >= end:
@@ -523,13 +523,17 @@ def _uncommitted(
     at: MachineTables, log: Log, batches: list[StoredBatch]
 ) -> list[TransactionOffsets]:
     """Records in transactions that were aborted, or that may still be."""
-    found = offsets_in(batches)
-    if not found:
+    transactions = offsets_in(batches)
+    if not transactions:
         return []
     first, end = batches[0].base_offset, batches[-1].last_offset + 1
     aborted = aborted_index(at, log).between(first, end)
     ongoing = {each.producer_id for each in log.transactions if each.last_offset == NO_OFFSET}
-    return [each for each in found if each.producer_id in ongoing or any(map(each.is_of, aborted))]
+    return [
+        each
+        for each in transactions
+        if each.producer_id in ongoing or any(map(each.is_of, aborted))
+    ]
 
 
 def rewrite(at: MachineTables, log: Log, batches: list[StoredBatch]) -> None:

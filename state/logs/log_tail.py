@@ -65,12 +65,12 @@ class LogTail:
 
     def producer(self, producer_id: int) -> ProducerStateEntry | None:
         """The state of a producer. Do not change it."""
-        found = self._written.get(producer_id) or self._known.get(producer_id)
-        if found is None:
-            found = self._producers.get(self._producer_key(producer_id), ProducerStateEntry)
-            if found is not None:
-                self._known[producer_id] = found
-        return found
+        entry = self._written.get(producer_id) or self._known.get(producer_id)
+        if entry is None:
+            entry = self._producers.get(self._producer_key(producer_id), ProducerStateEntry)
+            if entry is not None:
+                self._known[producer_id] = entry
+        return entry
 
     def change(self) -> Log:
         """Return the log to be changed in place, before an append."""
@@ -148,8 +148,8 @@ class LogTail:
 
     def _writable(self, producer_id: int) -> ProducerStateEntry:
         key = self._producer_key(producer_id)
-        found = self._written[producer_id] = self._producers.ensure(key, ProducerStateEntry)
-        return found
+        entry = self._written[producer_id] = self._producers.ensure(key, ProducerStateEntry)
+        return entry
 
     def _chunk_key(self, number: int) -> str:
         return chunk_key(self._at.id, self.log.topic_id, self.log.partition, number)

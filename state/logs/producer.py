@@ -294,11 +294,11 @@ def of_partition(
 ) -> list[tuple[int, ProducerStateEntry]]:
     """A partition's producers, sorted by id."""
     prefix = _prefix(at.id, topic_id, partition)
-    found = [
+    entries = [
         (int(key.rsplit("/", 1)[1]), p)
         for key, p in at.tables.producers.items(prefix, ProducerStateEntry)
     ]
-    return sorted(found, key=lambda entry: entry[0])
+    return sorted(entries, key=lambda entry: entry[0])
 
 
 def all_producers(at: MachineTables) -> Iterator[tuple[tuple[Uuid, int, int], ProducerStateEntry]]:

@@ -42,11 +42,11 @@ def expired_producers(
     at: MachineTables, now: int, expiration_ms: int
 ) -> Iterator[ProducersExpired]:
     """Producers that a check at `now` drops, by topic id, partition and producer id."""
-    found: dict[tuple[str, int], list[int]] = {}
+    expired: dict[tuple[str, int], list[int]] = {}
     for (topic_id, partition, producer_id), producer in producers.all_producers(at):
         if is_expired(producer, now, expiration_ms):
-            found.setdefault((topic_id, partition), []).append(producer_id)
-    for (topic_id, partition), ids in sorted(found.items()):
+            expired.setdefault((topic_id, partition), []).append(producer_id)
+    for (topic_id, partition), ids in sorted(expired.items()):
         yield from _records(topic_id, partition, sorted(ids))
 
 

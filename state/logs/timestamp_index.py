@@ -105,8 +105,8 @@ def greatest(at: MachineTables, log: Log, has_append_time: bool) -> TimestampMat
         return deleted
     if timestamp == NO_TIMESTAMP:
         return None
-    found = _parts(at, log, timestamp, log.log_start_offset, has_append_time)
-    part = next(found, None)
+    parts = _parts(at, log, timestamp, log.log_start_offset, has_append_time)
+    part = next(parts, None)
     return None if part is None else _with_greatest(part)
 
 

@@ -98,12 +98,12 @@ def view(broker: Broker, place: Place) -> Leadership | None:
 
 def view_or_initial(broker: Broker, place: Place) -> Leadership:
     """The leader's view of its followers, read-only; a new one before the first append."""
-    found = view(broker, place)
-    if found is None:
+    leadership = view(broker, place)
+    if leadership is None:
         partition, log = partition_of(broker, place), broker.log(*place)
         assert partition is not None and log is not None, place
-        found = _initial_view(broker, partition, log)
-    return found
+        leadership = _initial_view(broker, partition, log)
+    return leadership
 
 
 def places_led(broker: Broker) -> list[Place]:

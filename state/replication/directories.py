@@ -103,9 +103,9 @@ def moves(broker: Broker, moved: Iterable[LogPlaced]) -> list[Message]:
     return _assign(broker, [((each.topic_id, each.partition), each.directory) for each in moved])
 
 
-def _assign(broker: Broker, found: Iterable[tuple[Place, str]]) -> list[Message]:
+def _assign(broker: Broker, places: Iterable[tuple[Place, str]]) -> list[Message]:
     wanted: dict[str, dict[Uuid, list[int]]] = {}
-    for (topic_id, number), path in found:
+    for (topic_id, number), path in places:
         wanted.setdefault(path, {}).setdefault(topic_id, []).append(number)
     if not wanted:
         return []

@@ -59,8 +59,8 @@ def _store_requests(broker: Broker, paths: dict[str, str]) -> None:
 
 
 def _requests(broker: Broker) -> dict[str, str]:
-    found = broker.tables.replication.get(_requests_key(broker.id), RequestedDirs)
-    return dict(found.paths) if found is not None else {}
+    requests = broker.tables.replication.get(_requests_key(broker.id), RequestedDirs)
+    return dict(requests.paths) if requests is not None else {}
 
 
 def _requests_key(broker: int) -> str:
@@ -139,7 +139,7 @@ def _files_of(broker: Broker, logs: list[Log]) -> dict[str, str]:
     high_watermarks: Offsets = {_place(log): checkpoints.in_file(broker, log) for log in logs}
     ends: Offsets = {_place(log): log.log_end_offset for log in logs}
     starts: Offsets = {_place(log): log.log_start_offset for log in logs if log.log_start_offset}
-    found = {
+    files = {
         checkpoint_files.HIGH_WATERMARKS: checkpoint_files.render(high_watermarks),
         checkpoint_files.RECOVERY_POINTS: checkpoint_files.render(ends),
         checkpoint_files.LOG_STARTS: checkpoint_files.render(starts),
@@ -147,8 +147,8 @@ def _files_of(broker: Broker, logs: list[Log]) -> dict[str, str]:
     }
     for log in logs:
         epochs = checkpoint_files.render_epochs(_epochs(broker, log))
-        found[f"{log.topic}-{log.partition}/{checkpoint_files.LEADER_EPOCHS}"] = epochs
-    return found
+        files[f"{log.topic}-{log.partition}/{checkpoint_files.LEADER_EPOCHS}"] = epochs
+    return files
 
 
 def _epochs(broker: Broker, log: Log) -> Epochs:

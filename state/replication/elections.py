@@ -120,8 +120,8 @@ def elect(partition: Partition, target: TargetState, rules: ElectionRules) -> tu
         if last is not None and rules.may_lead(partition, last):
             return last, True
     candidates = target.replicas if rules.election is Election.UNCLEAN else []
-    found = next((each for each in candidates if rules.may_lead(partition, each)), NO_LEADER)
-    return found, found != NO_LEADER
+    leader = next((each for each in candidates if rules.may_lead(partition, each)), NO_LEADER)
+    return leader, leader != NO_LEADER
 
 
 def preferred_would_lead(partition: Partition, target: TargetState, rules: ElectionRules) -> bool:
@@ -172,9 +172,9 @@ def change(
 
 
 def _complete(target: TargetState) -> None:
-    found = reassignments.completed(target.replicas, target.adding, target.removing, target.isr)
-    if found is not None:
-        target.replicas, target.isr = found
+    completed = reassignments.completed(target.replicas, target.adding, target.removing, target.isr)
+    if completed is not None:
+        target.replicas, target.isr = completed
         target.adding, target.removing = [], []
 
 
@@ -231,15 +231,15 @@ def broker_changes(
             return partition.leader == NO_LEADER
         return bool({gone, ended} & {*partition.isr}) or ended in partition.eligible_leader_replicas
 
-    found = []
+    changes = []
     for topic in controller.all_topics():
         rules = ElectionRules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
             if is_touched(partition):
                 place = (topic.topic_id, number)
                 record = broker_change(place, partition, gone, rules, ended)
-                found += [record] if record is not None else []
-    return found
+                changes += [record] if record is not None else []
+    return changes
 
 
 def lost_replica_changes(
@@ -250,15 +250,15 @@ def lost_replica_changes(
     def is_active(each: int) -> bool:
         return each != broker and controller.is_active(each)
 
-    found = []
+    changes = []
     for topic in controller.all_topics():
         rules = ElectionRules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
             place = (topic.topic_id, number)
             if broker in partition.isr and is_lost(place, partition):
                 record = broker_change(place, partition, broker, rules)
-                found += [record] if record is not None else []
-    return found
+                changes += [record] if record is not None else []
+    return changes
 
 
 def watch_leaders(controller: Controller, record: PartitionAltered) -> None:

@@ -40,7 +40,7 @@ def lines_of_new_fetches(
     """
     if not broker.settings.brokertwin_trace_replication:
         return []
-    found = [each for place in places if (each := _new_fetch(broker, place)) is not None]
+    lines = [each for place in places if (each := _new_fetch(broker, place)) is not None]
     others = [
         (topic.topic_id, number)
         for topic in (broker.all_topics() if not is_start else ())
@@ -48,7 +48,7 @@ def lines_of_new_fetches(
         if (topic.topic_id, number) not in places
     ]
     running = {each.thread for place in others if (each := _new_fetch(broker, place)) is not None}
-    return list(replication_lines.followed(broker, found, running))
+    return list(replication_lines.followed(broker, lines, running))
 
 
 def _new_fetch(broker: Broker, place: tuple[Uuid, int]) -> replication_lines.NewFetch | None:

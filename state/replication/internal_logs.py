@@ -104,8 +104,8 @@ class WrittenRecords(NamedTuple):
 
 def in_batch(written: bytes | None) -> list[Record]:
     """A coordinator's records in a batch; other batches have none."""
-    found = _decoder.decode(written) if written is not None else []
-    return found.records if isinstance(found, CleanedRecords) else found
+    records = _decoder.decode(written) if written is not None else []
+    return records.records if isinstance(records, CleanedRecords) else records
 
 
 def placed(written: bytes | None, last_offset_delta: int) -> list[tuple[int, Record]]:
@@ -114,12 +114,12 @@ def placed(written: bytes | None, last_offset_delta: int) -> list[tuple[int, Rec
     In batches of older versions, cleaned records have the last offsets, and a batch that used one
     offset for many records may start below its base offset.
     """
-    found = _decoder.decode(written) if written is not None else []
-    if isinstance(found, CleanedRecords):
-        return list(zip(found.deltas, found.records, strict=True))
-    ends = list(accumulate(map(_size, found), initial=0))
+    records = _decoder.decode(written) if written is not None else []
+    if isinstance(records, CleanedRecords):
+        return list(zip(records.deltas, records.records, strict=True))
+    ends = list(accumulate(map(_size, records), initial=0))
     first = last_offset_delta + 1 - ends[-1]
-    return [(first + end, record) for end, record in zip(ends, found, strict=False)]
+    return [(first + end, record) for end, record in zip(ends, records, strict=False)]
 
 
 def without_dropped(batch: StoredBatch, remaining: list[tuple[int, Record]]) -> StoredBatch:

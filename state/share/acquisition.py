@@ -196,15 +196,15 @@ class Acquisition:
         self._move_gap(acquired[-1].last + 1)
 
     def _split(self, first: int, last: int) -> list[Acquired]:
-        found = []
+        acquired = []
         if not self._request.is_record_limit and last - first + 1 > self._request.batch_size:
             for batch in self._log_batches:
                 if batch.first > last:
                     break
                 if batch.first - first >= max(self._request.batch_size, 1):
-                    found.append(Acquired(first, batch.first - 1, 1))
+                    acquired.append(Acquired(first, batch.first - 1, 1))
                     first = batch.first
-        return [*found, Acquired(first, last, 1)]
+        return [*acquired, Acquired(first, last, 1)]
 
     def _aligned(self, offset: int) -> int:
         holding = [each.last for each in self._log_batches if each.first <= offset <= each.last]
@@ -225,9 +225,12 @@ class Acquisition:
             share.gap_start = share.gap_end = NO_GAP
 
 
-def _append(found: list[Acquired], new: Acquired) -> None:
+def _append(acquired: list[Acquired], new: Acquired) -> None:
     """Append a record, merged with the previous one if possible."""
-    if found and (found[-1].last + 1, found[-1].delivery_count) == (new.first, new.delivery_count):
-        found[-1] = Acquired(found[-1].first, new.last, new.delivery_count)
+    if acquired and (acquired[-1].last + 1, acquired[-1].delivery_count) == (
+        new.first,
+        new.delivery_count,
+    ):
+        acquired[-1] = Acquired(acquired[-1].first, new.last, new.delivery_count)
         return
-    found.append(new)
+    acquired.append(new)

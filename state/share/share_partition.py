@@ -170,11 +170,11 @@ class SharePartition(msgspec.Struct):
         if not self.batches or self.start_offset > self.batches[-1].last:
             self.looks_back = False
             return self.end_offset
-        found = self._first_free() if self.looks_back else None
-        if found is None:
+        offset = self._first_free() if self.looks_back else None
+        if offset is None:
             self.looks_back = False
             return self.end_offset + 1
-        return found
+        return offset
 
     def _first_free(self) -> int | None:
         gap = self.gap_start if self.has_gap else NO_GAP

@@ -367,5 +367,5 @@ def _initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: in
     if since_ms is None:  # beyond Java's range; older versions accepted it
         return log.log_start_offset
     oldest = broker.now - since_ms
-    found = timestamp_index.first_at_or_after(broker, log, oldest, False)
-    return log.high_watermark if found is None else found.offset
+    match = timestamp_index.first_at_or_after(broker, log, oldest, False)
+    return log.high_watermark if match is None else match.offset

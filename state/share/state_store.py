@@ -197,12 +197,12 @@ def access_error(
     42 INVALID_REQUEST, 16 NOT_COORDINATOR, 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, 3
     UNKNOWN_TOPIC_OR_PARTITION, or None. `epochs` are state epoch and leader epoch of the request.
     """
-    found = coordinator_error(broker, share_key, operation)
-    if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
-        return found
+    error = coordinator_error(broker, share_key, operation)
+    if error is not None and error.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+        return error
     if find(broker, *share_key) is None:
         return uninitialized_error(operation)
-    return epoch_error(broker, share_key, *epochs) or found
+    return epoch_error(broker, share_key, *epochs) or error
 
 
 def failure_message(operation: Operation, why: str) -> str:

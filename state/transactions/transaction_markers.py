@@ -68,12 +68,12 @@ def marker_requests(
 
 
 def existing_partitions(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
-    found = {}
+    by_topic = {}
     for name, indexes in partitions.items():
         topic = broker.topic_by_name(name)
         if topic is not None:
-            found[name] = [index for index in indexes if index < len(topic.partitions)]
-    return {name: indexes for name, indexes in found.items() if indexes}
+            by_topic[name] = [index for index in indexes if index < len(topic.partitions)]
+    return {name: indexes for name, indexes in by_topic.items() if indexes}
 
 
 def _marker(

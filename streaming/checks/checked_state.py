@@ -232,10 +232,10 @@ def _difference(key: list[Any], one: Any, other: Any, of_one: str, of_other: str
 
 
 def _is_later(row_id: str, ends: Mapping[int, int]) -> bool:
-    """Whether the event of a row with an id `<cell>/<partition>/<offset>/<ordinal>` is later.
+    """Whether the event of a row with an id `<cell>/<Position.place>/<ordinal>` is later.
 
     Raises ValueError for another id.
     """
     _cell, partition, offset, ordinal = row_id.rsplit("/", 3)
     int(ordinal)
-    return int(offset) >= ends.get(int(partition), 0)
+    return int(offset.partition(".")[0]) >= ends.get(int(partition), 0)

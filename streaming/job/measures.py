@@ -73,7 +73,7 @@ class QueryProgress(msgspec.Struct, frozen=True):
 
     Attributes:
         batch: its number.
-        events: number of its events.
+        events: number of its rows of `requests`; a pack is one.
         seconds: its duration.
         lag: number of events in `requests` not yet read.
         counts: rows by topic since the job's start.

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
@@ -22,6 +22,7 @@ from brokertwin.state.core.dead_letters import refused_event
 from brokertwin.state.core.events import Reason, Refusal, identity_of
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.packs import is_packed, unpacked
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.fetch.fetch_session_counts import cache_counts
 from brokertwin.streaming.job import measures, tallies
@@ -55,7 +56,7 @@ FRAME_BYTES = 32 * 1024 * 1024
 
 STRAY_CELL = "stray"
 REQUESTS = "requests"
-"""Name of the input row count."""
+"""Name of the count of events."""
 
 BETWEEN_CELLS = "between cells"
 """Name of the count of messages between cells."""
@@ -65,7 +66,7 @@ _bases = KeptBases()
 
 
 class OperatorEvent(msgspec.Struct, frozen=True):
-    """A row of the request topic."""
+    """A row of the request topic, or one event of a packed row."""
 
     position: Position
     value: bytes | None
@@ -94,8 +95,8 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
         begun_ns = time.process_time_ns()
         encoded_settings = encoded.get(int(key[0]))
         settings = _decode_settings(encoded_settings or some_cell)
-        events = collect(frames)
-        counts: Counts = {REQUESTS: len(events)}
+        counts: Counts = {}
+        events = events_of(collect(frames), counts)
         if encoded_settings is None:
             yield from frames_of(handle_strays(settings, set(encoded.values()), events), counts)
         else:
@@ -125,8 +126,25 @@ def collect(frames: Frames) -> list[OperatorEvent]:
     return events
 
 
+def events_of(rows: Iterable[OperatorEvent], counts: Counts) -> Iterator[OperatorEvent]:
+    """Yield the events of rows in order, and count them.
+
+    One pack is unpacked at a time, to bound memory.
+    """
+    number = 0
+    for row in rows:
+        if row.value is None or not is_packed(row.value):
+            number += 1
+            yield row
+            continue
+        for index, document in enumerate(unpacked(row.value)):
+            number += 1
+            yield OperatorEvent(replace(row.position, pack_index=index), document)
+    counts[REQUESTS] = number
+
+
 def handle_cell(
-    settings: CellSettings, events: list[OperatorEvent], state: "GroupState", counts: Counts
+    settings: CellSettings, events: Iterable[OperatorEvent], state: "GroupState", counts: Counts
 ) -> Iterator[Output]:
     """Process a cell's events, write its state, and add to `counts`.
 
@@ -190,11 +208,11 @@ def _refusal_of(event: OperatorEvent, home: int) -> Refusal | None:
 
 
 def handle_strays(
-    some_cell: CellSettings, cells: set[bytes], events: list[OperatorEvent]
+    some_cell: CellSettings, cells: set[bytes], events: Iterable[OperatorEvent]
 ) -> Iterator[Output]:
     """Refuse rows without a key, or with an unknown one."""
     clusters = {_decode_settings(encoded).cluster for encoded in cells}
-    settings = msgspec.structs.replace(some_cell, name=STRAY_CELL, cluster="")
+    settings = replace(some_cell, name=STRAY_CELL, cluster="")
     for event in events:
         document = event.value or b""
         refusal = _stray_refusal(event, identity_of(document).cluster, clusters)

@@ -95,6 +95,8 @@ class ClusterFacts(msgspec.Struct):
         elif row.what == "fetch":
             leader, follower, connection = key.split(" ", 2)
             known.note_fetch(f"{leader} {follower}", connection, value)
+        elif row.what == "fetch-wait":
+            known.fetch_wait_ms = max(known.fetch_wait_ms, value)
         elif row.what == "delay":
             known.note_delay(int(key.partition(" ")[0]), *value)
         elif row.what == "deleted":
@@ -243,6 +245,8 @@ def _of_brokers(new: KnownFacts, known: KnownFacts) -> Iterator[tuple[str, str, 
                 yield "presence", f"{broker} {each.begin}", (each.state, each.end)
     for pair, connections in new.fetched.items():
         yield from (("fetch", f"{pair} {name}", time) for name, time in connections.items())
+    if new.fetch_wait_ms > known.fetch_wait_ms:
+        yield "fetch-wait", "", new.fetch_wait_ms
     for second_of, delay_ms in new.delays.items():
         broker, second = map(int, second_of.split(" "))
         yield "delay", f"{broker} {second % DELAYS_KEPT}", (second, delay_ms)

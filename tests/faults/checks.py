@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
-from brokertwin.state.core.outputs import Position
 from brokertwin.streaming.checkpoint import state_reader
 from brokertwin.streaming.job import runner
 from tests.support.jobs import JobBench
@@ -55,8 +54,7 @@ def _compared(bench: JobBench, cells: tuple[str, ...]) -> Found:
             continue
         fresh = Cell(bench.cell_settings(cell))
         for row in rows:
-            place = Position(row.partition, row.offset, row.timestamp, row.key)
-            fresh.handle(row.value or b"", place)
+            fresh.handle(row.value or b"", row.position)
         columns = fresh.columns()
         others = {name for name in columns if columns[name] != stored[cell][name]}
         assert others == set(), f"another state of {cell}"

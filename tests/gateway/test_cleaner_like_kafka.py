@@ -70,7 +70,7 @@ Batch = tuple[list[str], list[str | None]]
 DELETE_HORIZON_FLAG = 0x40
 CLEANED_WITHIN_S = 60
 AHEAD_MS = 30_000
-"""Our clock is ahead, so that no append time equals a client's timestamp: docs/not_done.md."""
+"""Our clock is ahead, so that no append time equals a client's timestamp: docs/limits.md."""
 
 
 class Side:

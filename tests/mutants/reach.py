@@ -1,6 +1,7 @@
 """Which tests call which function: those that may notice a change in it."""
 
 import ast
+import functools
 import json
 import os
 import sys
@@ -12,6 +13,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
+
+real_path = functools.cache(os.path.realpath)
+"""Rooms are imported through links in brokertwin/."""
 
 
 class Reach(NamedTuple):
@@ -32,7 +36,7 @@ class Reach(NamedTuple):
         files = {test.partition("::")[0] for test in direct}
         others = {each for each in self.seconds if each.partition("::")[0] in files} - direct
         chosen = []
-        for test in (*sorted(direct, key=self.seconds.get), *sorted(others)):  # type: ignore[arg-type]
+        for test in (*sorted(direct, key=lambda each: self.seconds[each]), *sorted(others)):
             budget_s -= self.seconds[test]
             if budget_s < 0 and chosen:
                 break
@@ -55,7 +59,7 @@ class Tracing:
     """A plugin that runs each file in a child, so that no file finds what another has cached."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        self._prefix, self._folder = f"{root}{os.sep}", folder
+        self._prefix, self._folder = f"{real_path(root)}{os.sep}", folder
         self._called: dict[int, Any] = {}
 
     def _trace(self, frame: FrameType, _event: str, _argument: object) -> None:
@@ -87,9 +91,9 @@ class Tracing:
             sys.settrace(None)
             took = time.process_time() - began
             called = [
-                (code.co_filename.removeprefix(self._prefix), code.co_firstlineno)
+                (file.removeprefix(self._prefix), code.co_firstlineno)
                 for code in self._called.values()
-                if code.co_filename.startswith(self._prefix)
+                if (file := real_path(code.co_filename)).startswith(self._prefix)
             ]
             rows.append((item.nodeid, took, called))
         file.write_text(json.dumps(rows), "utf-8")

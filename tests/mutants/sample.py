@@ -150,7 +150,7 @@ def change_of(file: Path, number: int, root: Path = ROOT) -> Change:
 
 def tests_of(room: str) -> list[str]:
     """Return the tests that should notice a change in a room."""
-    own = f"tests/{room}"
+    own = f"tests/{room.rpartition('/')[0] if room.endswith('.py') else room}"
     if own in (OF_APIS, OF_CELLS):
         others = [f"tests/state/{each}" for each in OTHER_ROOMS]
         return [*dict.fromkeys([own, OF_APIS, *others, OF_JOURNALS]), AGREEMENT]

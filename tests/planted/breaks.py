@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from brokertwin.processes import end_with_parent
 from brokertwin.protocol.errors import Error
-from brokertwin.simulation.campaign import end_with_parent
 from brokertwin.state.apis import heartbeat, list_offsets, offset_commit, txn_offset_commit
 from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.groups import consumer_coordinator

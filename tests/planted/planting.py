@@ -81,8 +81,8 @@ def plant(planted: Planted) -> None:
 
 
 def begin(planted: Planted) -> None:
-    """Break a rule in a worker process, then load the simulator."""
+    """Break a rule in a worker process, before it loads anything else of the package."""
     plant(planted)
-    from brokertwin.simulation.campaign import end_with_parent
+    from brokertwin.processes import end_with_parent
 
     end_with_parent()

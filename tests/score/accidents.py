@@ -5,7 +5,8 @@ warnings and errors are false. `make record NAME=score/member_killed` records on
 `NAME=score` all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -18,7 +19,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.score.real_cluster import PATIENCE_S, SESSION_MS, RealCluster, wait_s
+from tests.score.real_cluster import (
+    HASTY,
+    PATIENCE_S,
+    SESSION_MS,
+    SETTINGS,
+    RealCluster,
+    wait_s,
+)
 from tests.support.patience import wait_until
 
 Said = tuple[str, str]
@@ -29,6 +37,7 @@ class Accident(NamedTuple):
     run: Callable[[RealCluster], None]
     must: tuple[Said, ...] = ()
     may: tuple[Said, ...] = ()
+    settings: Mapping[str, str] = MappingProxyType({**SETTINGS, **HASTY})
 
 
 ACCIDENTS: dict[str, Accident] = {}
@@ -309,20 +318,50 @@ def share_records_given_up(cluster: RealCluster) -> None:
     member.close()
 
 
-@accident(may=BROKER_GONE)
+@accident(may=(("isr-shrunk", "*"), ("leader-changed", "*")))
 def clean(cluster: RealCluster) -> None:
-    """Ten minutes with idle and busy clients, compaction, and restarts of brokers 3 and 2."""
-    cluster.topic("plain")
-    cluster.topic("compacted", cleanup_policy="compact", segment_ms="5000")
-    cluster.client("produce", "plain-writer", ["plain", "compacted"], linger_ms=20)
-    ids = {"transactional_id": "plain-tx"}
-    cluster.client("transact", "plain-tx-writer", ["plain"], **ids).await_count("committed", 1)
-    cluster.consumer("plain-a", "plain", ["plain"])
-    cluster.consumer("plain-b", "plain", ["plain"], isolation_level="read_committed")
-    cluster.consumer("idle", "idle", ["compacted"], group_protocol="consumer")
-    wait_s(180)
-    for broker in (3, 2):
-        cluster.stop(broker)
-        cluster.start(broker)
-        wait_s(90)
-    wait_s(180)
+    """Ten minutes of clients with default times, and two rolling restarts."""
+    cluster.topic("orders", partitions=3)
+    cluster.topic("payments", partitions=2)
+    cluster.topic("quiet", partitions=1)
+    cluster.topic(
+        "profiles",
+        partitions=1,
+        cleanup_policy="compact",
+        segment_ms="20000",
+        min_cleanable_dirty_ratio="0.01",
+    )
+    once, seldom = {"pause_s": 1.5}, {"pause_s": 2.0, "keys": 5}
+    lasting = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000}
+    shared = {"auto_commit_interval_ms": 5_000, "fetch_wait_max_ms": 4_000}
+    modern = {"group_protocol": "consumer", **shared}
+    classic = {**lasting, **shared}
+    cluster.client("produce", "orders-writer", ["orders"], once, enable_idempotence=True)
+    cluster.client("produce", "profiles-writer", ["profiles"], seldom)
+    paying = cluster.client(
+        "transact", "payments-writer", ["payments"], {"pause_s": 4.0}, transactional_id="payments"
+    )
+    paying.await_count("committed", 1)
+    cluster.consumer("orders-a", "orders-classic", ["orders"], **classic)
+    cluster.consumer("orders-b", "orders-classic", ["orders"], group_instance_id="b", **classic)
+    reads = {"isolation_level": "read_committed"}
+    cluster.consumer("pay-a", "pay-modern", ["payments"], **reads, **modern)
+    cluster.consumer("pay-b", "pay-modern", ["payments"], group_instance_id="b", **reads, **modern)
+    cluster.consumer("idle-classic", "idle-classic", ["quiet"], **classic)
+    cluster.consumer("idle-modern", "idle-modern", ["quiet"], **modern)
+    mode = {"share_acknowledgement_mode": "explicit"}
+    sharer = cluster.client("share", "sharer", ["orders"], group_id="orders-shared", **mode)
+    sharer.await_count("assigned", 1)
+    wait_s(45)
+    for _ in range(2):
+        for broker in (3, 2, 1):
+            cluster.stop(broker)
+            wait_s(5)
+            cluster.start(broker)
+            wait_s(60)
+    wait_s(45)
+
+
+ACCIDENTS["clean"] = ACCIDENTS["clean"]._replace(
+    settings={**SETTINGS, "replica.fetch.wait.max.ms": "5000", "log.cleaner.backoff.ms": "15000"}
+)

@@ -88,8 +88,9 @@ def share(app: Application, config: dict[str, Any], topics: list[str], more: Any
     consumer.close()
 
 
-def produce(app: Application, config: dict[str, Any], topics: list[str], _: Any) -> None:
-    """Produce a record now and then."""
+def produce(app: Application, config: dict[str, Any], topics: list[str], more: Any) -> None:
+    """Produce a record now and then; with `keys`, the keys are as many as that."""
+    pause_s, keys, count = more.get("pause_s", PAUSE_S), more.get("keys"), 0
     producer = Producer({**config, "error_cb": on_error})
     acked = 0
 
@@ -105,11 +106,13 @@ def produce(app: Application, config: dict[str, Any], topics: list[str], _: Any)
         app.hang()
         for topic in topics:
             try:
-                producer.produce(topic, b"x" * 100, on_delivery=delivered)
+                key = str(count % keys) if keys else None
+                producer.produce(topic, b"x" * 100, key, on_delivery=delivered)
             except KafkaException as error:
                 say("refused", error=error.args[0].name())
-        producer.poll(PAUSE_S / 2)
-        time.sleep(PAUSE_S / 2)
+        count += 1
+        producer.poll(pause_s / 2)
+        time.sleep(pause_s / 2)
     producer.flush(10)
 
 
@@ -144,7 +147,7 @@ def transact(app: Application, config: dict[str, Any], topics: list[str], more: 
             except KafkaException as another:
                 say("failed", error=another.args[0].name(), fatal=another.args[0].fatal())
                 break
-        time.sleep(2 * PAUSE_S)
+        time.sleep(more.get("pause_s", 2 * PAUSE_S))
 
 
 def copy(app: Application, config: dict[str, Any], topics: list[str], more: Any) -> None:

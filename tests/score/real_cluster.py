@@ -23,14 +23,6 @@ from tests.support.sources import ROOT
 BROKERS = 3
 SESSION_MS = 6_000
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "300",
-    "group.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": str(SESSION_MS),
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.heartbeat.interval.ms": "1000",
-    "group.consumer.min.heartbeat.interval.ms": "500",
-    "group.share.delivery.count.limit": "3",
-    "group.share.record.lock.duration.ms": "15000",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "3",
@@ -39,13 +31,25 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    "broker.session.timeout.ms": "6000",
-    "replica.lag.time.max.ms": "6000",
     "auto.create.topics.enable": "false",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+HASTY = {
+    "group.initial.rebalance.delay.ms": "300",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.share.delivery.count.limit": "3",
+    "group.share.record.lock.duration.ms": "15000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "broker.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "6000",
+}
+"""Times that let an accident take seconds."""
+
 PATIENCE_S = 180
 
 
@@ -111,12 +115,16 @@ class RealCluster:
         facts: what scripts did to brokers: time in ms, broker and change.
     """
 
-    def __init__(self, nodes: Mapping[int, tuple[EmbeddedKafka, str]]) -> None:
+    def __init__(
+        self, nodes: Mapping[int, tuple[EmbeddedKafka, str]], settings: Mapping[str, str]
+    ) -> None:
+        self._settings = settings
         self.nodes = {node_id: node for node_id, (node, _) in nodes.items()}
         self.bootstrap = ",".join(address for _, address in nodes.values())
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "client.id": "admin"})
         self.clients: list[RealClient] = []
         self.facts: list[dict[str, Any]] = []
+        self._logs = dict.fromkeys(self.nodes, b"")
 
     def client(
         self, role: str, name: str, topics: list[str], more: Any = None, **config: Any
@@ -185,7 +193,8 @@ class RealCluster:
         (process.suspend if is_frozen else process.resume)()
 
     def start(self, broker: int) -> None:
-        self.nodes[broker].start(SETTINGS, request_log=True)
+        self._logs[broker] = self.log(broker)  # a start begins a new file
+        self.nodes[broker].start(self._settings, request_log=True)
         self._note(broker, "start-broker")
         self.await_in_sync()
 
@@ -195,9 +204,16 @@ class RealCluster:
 
     # Logs
 
-    def sizes(self) -> dict[Path, int]:
-        files = [f for node in self.nodes.values() for f in (node.request_log, node.log_file)]
-        return {file: file.stat().st_size if file.exists() else 0 for file in files}
+    def log(self, broker: int) -> bytes:
+        """Return what a broker has logged since its first start."""
+        return self._logs[broker] + self.nodes[broker].log_file.read_bytes()
+
+    def sizes(self) -> dict[int, tuple[int, int]]:
+        """Return the lengths of each broker's log and request log."""
+        return {
+            broker: (len(self.log(broker)), node.request_log.stat().st_size)
+            for broker, node in self.nodes.items()
+        }
 
     def end_clients(self) -> None:
         for client in self.clients:
@@ -207,10 +223,10 @@ class RealCluster:
 
 
 @contextmanager
-def real_cluster(home: Path) -> Iterator[RealCluster]:
+def real_cluster(home: Path, settings: Mapping[str, str]) -> Iterator[RealCluster]:
     """Start the cluster; at the end all its processes have ended."""
-    with kafka_cluster(home, BROKERS, SETTINGS, request_log=True) as nodes:
-        cluster = RealCluster(nodes)
+    with kafka_cluster(home, BROKERS, settings, request_log=True) as nodes:
+        cluster = RealCluster(nodes, settings)
         try:
             yield cluster
         finally:

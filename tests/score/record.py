@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import time
+from itertools import groupby
 from pathlib import Path
 
 from tests.score.accidents import ACCIDENTS
@@ -19,7 +20,7 @@ from tests.score.real_cluster import RealCluster, real_cluster, wait_s
 GOLDENS = Path(__file__).parent / "goldens"
 TELLING = re.compile(
     r"GroupCoordinator|GroupMetadataManager|TransactionCoordinator|TransactionStateManager"
-    r"|Fencing broker|unfenced|The ISR|controlled shutdown"
+    r"|Fencing broker|unfenced|The ISR|controlled shutdown|cleaned log"
 )
 SETTLE_S = 4
 
@@ -40,9 +41,10 @@ def record(cluster: RealCluster, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     logged = []
     for broker, node in cluster.nodes.items():
-        new = _since(node.request_log, before[node.request_log])
+        logged_before, requested_before = before[broker]
+        new = _lines(node.request_log.read_bytes()[requested_before:])
         _write(folder / f"broker-{broker}.kafka-request.log.gz", new)
-        lines = _since(node.log_file, before[node.log_file]).decode().splitlines()
+        lines = _lines(cluster.log(broker)[logged_before:]).decode().splitlines()
         logged += [f"broker-{broker} {line}" for line in lines if TELLING.search(line)]
     _write(folder / "server.log.gz", "".join(f"{line}\n" for line in logged).encode())
     said = {client.name: client.said for client in clients}
@@ -50,11 +52,8 @@ def record(cluster: RealCluster, name: str) -> None:
     _write(folder / "script.json.gz", json.dumps(document).encode())
 
 
-def _since(file: Path, size: int) -> bytes:
-    with file.open("rb") as opened:
-        opened.seek(size)
-        found = opened.read()
-    return found[: found.rfind(b"\n") + 1]
+def _lines(content: bytes) -> bytes:
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -63,17 +62,20 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main(names: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as home, real_cluster(Path(home)) as cluster:
-        for name in names or ACCIDENTS:
-            started = time.monotonic()
-            try:
-                record(cluster, name)
-            except AssertionError as error:
-                sys.stdout.write(f"{name}: failed: {error}\n")
-                continue
-            size = sum(f.stat().st_size for f in (GOLDENS / name).iterdir())
-            sys.stdout.write(f"{name}: {time.monotonic() - started:.0f} s, {size // 1024} KiB\n")
-            sys.stdout.flush()
+    for settings, group in groupby(names or ACCIDENTS, lambda name: ACCIDENTS[name].settings):
+        with tempfile.TemporaryDirectory() as home, real_cluster(Path(home), settings) as cluster:
+            for name in group:
+                started = time.monotonic()
+                try:
+                    record(cluster, name)
+                except AssertionError as error:
+                    sys.stdout.write(f"{name}: failed: {error}\n")
+                    continue
+                size = sum(f.stat().st_size for f in (GOLDENS / name).iterdir())
+                sys.stdout.write(
+                    f"{name}: {time.monotonic() - started:.0f} s, {size // 1024} KiB\n"
+                )
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
 """No statement about a cluster with known truth is false, and what a whole log shows is said."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from brokertwin.recordings.history.findings import Cause, Finding, MemberJoinedAgain
+from brokertwin.recordings.audit.finders import findings
+from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.formats.pipeline import FileReading
+from brokertwin.recordings.history.findings import Cause, Finding, MemberJoinedAgain, Severity
 from brokertwin.simulation.histories import History, draw_history, run_history
+from brokertwin.simulation.request_logs import write_logs
 from brokertwin.simulation.truth import MemberChanged, OffsetStored, TransactionMoved
-from tests.score.goldens import names
+from tests.score.goldens import golden, names
 from tests.score.judges import (
     CAUSES,
     FINDINGS,
@@ -76,6 +81,27 @@ def test_no_warning_about_a_recorded_accident_is_false(name: str) -> None:
     score = score_of_golden(name, [(audit.__name__, WHOLE)])
     assert [str(each) for each in score.false] == []
     assert [wanted for _, wanted in score.absent] == []
+
+
+@pytest.mark.parametrize("reader", ["follow", "live"])
+def test_no_statement_about_ten_minutes_of_clean_traffic_is_false(reader: str) -> None:
+    assert [str(each) for each in score_of_golden("clean", [(reader, WHOLE)]).false] == []
+
+
+def test_each_restart_in_clean_traffic_is_one_finding_and_no_client_is_accused(
+    tmp_path: Path,
+) -> None:
+    """The controller is on broker 1, so its log does not show that it was shut down."""
+    history = read(write_logs(golden("clean").lines, tmp_path), FileReading()).history
+    found = findings(history)
+    gone = [each for each in found if each.kind == "broker-gone"]
+    first = sorted((each.evidence[0].time, each.subject, each.severity) for each in gone)
+    shown = [(subject, severity) for _, subject, severity in first]
+    once = [("broker 3", Severity.INFO), ("broker 2", Severity.INFO)]
+    assert shown == 2 * [*once, ("broker 1", Severity.WARNING)]
+    others = [each for each in found if each not in gone]
+    assert [each for each in others if each.severity >= Severity.WARNING] == []
+    assert {each.kind for each in others} == {"refused", "rebalances"}
 
 
 def _concrete(base: type) -> set[type]:

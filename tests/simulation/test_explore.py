@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from brokertwin.page.scenes import Player
 from brokertwin.protocol.bodies import render
-from brokertwin.simulation.explore import machine, requests
+from brokertwin.simulation.explore import machine, recall, requests
 from brokertwin.simulation.explore.api import (
     Between,
     Client,
@@ -30,6 +31,7 @@ from brokertwin.simulation.explore.invariants import (
 from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
 from brokertwin.simulation.explore.mistakes import ModelError
 from brokertwin.simulation.explore.models import built_in, replication, transactions
+from brokertwin.simulation.explore.recall import Recall
 from brokertwin.simulation.explore.scenes import scene_of
 from brokertwin.simulation.explore.scripts import NotPlayableError, recording, script
 from brokertwin.simulation.explore.search import Options, Result, Search, walk
@@ -157,12 +159,38 @@ def test_a_loaded_state_is_that_of_its_deliveries() -> None:
 def test_remembered_decisions_lose_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     remembered = search(built_in()[name], collects=True)
     monkeypatch.setattr(machine, "EFFECTS_MAX", 0)
+    monkeypatch.setattr(recall, "RESULTS_MAX", 0)
     decided = search(built_in()[name], collects=True)
 
     assert decided.states == remembered.states
     assert decided.cell_states == remembered.cell_states
     assert decided.applied == remembered.applied
     assert decided.answered == remembered.answered
+
+
+RECALLING = "exactly-once", "fetch-session", "share-group", "share-rivals", "truncation-by-epoch"
+
+
+@pytest.mark.parametrize("name", RECALLING)
+def test_a_recalled_result_is_that_of_the_state(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recalled: list[Any] = []
+    find, compute = Recall.find, Recall.compute
+
+    def found(known: Recall, items: Any, key: Any) -> None:
+        recalled.append(find(known, items, key))
+
+    def compared(known: Recall, items: Any, key: Any, act: Any) -> Any:
+        expected, result = recalled.pop(), compute(known, items, key, act)
+        assert expected in (None, result)
+        counts[expected is not None] += 1
+        return result
+
+    counts: Counter[bool] = Counter()
+    monkeypatch.setattr(Recall, "find", found)
+    monkeypatch.setattr(Recall, "compute", compared)
+    search(built_in()[name], states=150)
+
+    assert counts[True] > counts[False] / 2
 
 
 def test_taking_a_step_leaves_the_state_before_it_unchanged() -> None:

@@ -22,7 +22,7 @@ from brokertwin.settings import Settings, load
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.murmur2 import partition_of
-from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.settings import BrokerSettings, CellSettings, cluster_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.job import job, runner
@@ -141,8 +141,7 @@ class JobBench:
         found: list[Output] = []
         for row in rows:
             if row.key == name.encode() and row.value is not None:
-                position = Position(row.partition, row.offset, row.timestamp, row.key)
-                found.extend(cell.handle(row.value, position))
+                found.extend(cell.handle(row.value, row.position))
         return found
 
     def assert_live_run_equals_replay(self, *cells: str, is_done: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Generate docs/schemas.md and docs/schemas.json from the code of the job's topics.
+"""Generate docs/schemas.json and the last table of docs/operations.md from the code of the job.
 
     python -m tests.support.topic_schemas        # writes both
 
@@ -27,8 +27,8 @@ from brokertwin.state.core.records import (
 from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.sources import ROOT
 
-PAGE = ROOT / "docs" / "schemas.md"
-JSON_SCHEMA = PAGE.with_suffix(".json")
+PAGE = ROOT / "docs" / "operations.md"
+JSON_SCHEMA = ROOT / "docs" / "schemas.json"
 
 
 class Refused(msgspec.Struct):
@@ -60,7 +60,10 @@ class Response(msgspec.Struct, rename="camel"):
 
 
 class DeadLetter(msgspec.Struct, rename="camel"):
-    """A refused event: its position in `requests`, the reason, and up to 64 KiB of its text."""
+    """A refused event: its position in `requests`, the reason, and up to 64 KiB of its text.
+
+    `packIndex` is its place in a pack.
+    """
 
     cell: str
     partition: Int32
@@ -70,6 +73,7 @@ class DeadLetter(msgspec.Struct, rename="camel"):
     input_bytes: int
     input: str = ""
     input_base64: str = ""
+    pack_index: Int32 = 0
 
 
 class Timer(msgspec.Struct, rename="camel"):
@@ -87,19 +91,13 @@ class Segment(SegmentKey, rename="camel", frozen=True):
 
 KEYS = "the key of a record of Kafka's group coordinator: its type as an int16, then names"
 OFFSETS = (
-    "`OffsetCommitValue` 4, or 1 if the commit has an expiry (type 1); `GroupMetadataValue` 3 of"
-    " a classic group (2); of a consumer group, each in version 0, `ConsumerGroupMetadataValue`"
-    " (3), `…MemberMetadataValue` (5), `…TargetAssignmentMetadataValue` (6),"
-    " `…TargetAssignmentMemberValue` (7), `…CurrentMemberAssignmentValue` (8) and"
-    " `…RegularExpressionValue` (16); of a share group `ShareGroupMemberMetadataValue` (10),"
-    " `…MetadataValue` (11), `…TargetAssignmentMetadataValue` (12), `…TargetAssignmentMemberValue`"
-    " (13), `…CurrentMemberAssignmentValue` (14) and `…StatePartitionMetadataValue` (15); of a"
-    " streams group `StreamsGroupMetadataValue` (17), `…MemberMetadataValue` (19),"
-    " `…TargetAssignmentMetadataValue` (20), `…TargetAssignmentMemberValue` (21),"
-    " `…CurrentMemberAssignmentValue` (22) and `…TopologyValue` (23); null is a tombstone"
+    "`OffsetCommitValue` 4, or 1 if the commit has an expiry; other rows of `__consumer_offsets` in"
+    " the versions that Kafka 4.3.1 writes; null is a tombstone"
 )
 TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
-    "requests": ("the name of the cell", "JSON", (Event,)),
+    "requests": ("the name of the cell",
+                 "JSON; or a pack of at most 1,000 events: a JSON text sequence (RFC 7464)",
+                 (Event,)),
     "responses": ("none; `replyTo` of the request is the partition", "JSON",
                   (Response, BrokerChange)),
     "records": ("the name of the cell", "JSON", (RecordEntry,)),
@@ -117,14 +115,14 @@ MADE = "[comment]: # (made from the code: python -m tests.support.topic_schemas)
 
 
 def page() -> str:
-    parts = [PAGE.read_text(encoding="utf-8").partition(MADE)[0] + MADE + "\n"]
+    above = PAGE.read_text(encoding="utf-8").partition(MADE)[0]
+    parts = [f"{above}{MADE}\n", "| topic | key | value | types |", "|---|---|---|---|"]
     for spec in topics.specs(Settings(clusters=("default",))):
         key, value, structs = TOPICS[spec.name]
         name = spec.name.replace("default", "<cluster>")
-        parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
-        parts.append(f"Settings: {_settings(spec.settings)}.\n")
-        parts += ["".join(map(_summary, structs))] if structs else []
-    return "\n".join(parts).rstrip() + "\n"
+        types = ", ".join(f"`{each.__name__}`" for each in structs)
+        parts.append(f"| `{name}` | {key} | {value} | {types} |")
+    return "\n".join(parts) + "\n"
 
 
 def json_schema() -> str:
@@ -151,15 +149,6 @@ def _without_raw(struct: type) -> type:
     return msgspec.defstruct(
         struct.__name__, kept, rename="camel", namespace={"__doc__": struct.__doc__}
     )
-
-
-def _settings(settings: Any) -> str:
-    return ", ".join(f"`{name}={value}`" for name, value in sorted(settings.items()))
-
-
-def _summary(struct: type) -> str:
-    text = (struct.__doc__ or "").split("Attributes:")[0]
-    return f"- `{struct.__name__}`: {' '.join(text.split())}\n"
 
 
 if __name__ == "__main__":

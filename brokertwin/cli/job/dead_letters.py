@@ -27,7 +27,7 @@ Limit = Annotated[
 ]
 Place = Annotated[
     str,
-    typer.Argument(metavar="PARTITION/OFFSET", help="Position of the event in the request topic."),
+    typer.Argument(metavar="PARTITION/OFFSET", help="Position of the event, as `list` prints it."),
 ]
 
 
@@ -97,4 +97,5 @@ def _letters(settings: Settings) -> Iterator[dict[str, Any]]:
 
 
 def _place(letter: dict[str, Any]) -> str:
-    return f"{letter['partition']}/{letter['offset']}"
+    index = letter.get("packIndex")
+    return f"{letter['partition']}/{letter['offset']}" + (f".{index}" if index else "")

@@ -24,6 +24,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import out, progress_bars, show_json, show_table
 from brokertwin.cli.recordings.recordings import Job, SendResult, check_responses, hand_over
 from brokertwin.errors import UserError
+from brokertwin.state.core.packs import PACK_EVENTS_MAX
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -94,6 +95,17 @@ Check = Annotated[
         help="Send nothing; compare the job's responses to a recording that was sent before.",
     ),
 ]
+Pack = Annotated[
+    int,
+    typer.Option(
+        "--pack",
+        metavar="N",
+        min=1,
+        max=PACK_EVENTS_MAX,
+        help="Write up to N events of a cell as one row. A job reads packs faster than single rows;"
+        " from standard input, an event waits until its pack is full.",
+    ),
+]
 
 
 @dataclass
@@ -120,6 +132,7 @@ def command(
     afresh: Afresh = False,
     wait: Wait = True,
     check: Check = False,
+    pack: Pack = 1,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     prefix: Prefix = None,
@@ -151,11 +164,11 @@ def command(
     with progress_bars() as bar:
         if is_recording:
             job = Job(settings, client, placements[selected_cluster(placements, cluster)])
-            result = _recording(job, files, id_prefix, broker, tally, bar, wait, check)
+            result = _recording(job, files, id_prefix, broker, tally, bar, wait, check, pack)
         else:
             edge = JobEdge(placements, cluster or only, broker, now_ms)
             made = _made(edge, files, id_prefix, afresh, tally)
-            produce(client, settings.prefix, _in_order(made, files, order, bar), tally)
+            produce(client, settings.prefix, _in_order(made, files, order, bar), tally, pack)
     _show(tally, time.monotonic() - started, as_json, result)
     if tally.refused or (result is not None and not result.is_fine()):
         raise typer.Exit(NOT_ALL_WELL)
@@ -197,6 +210,7 @@ def _recording(
     bar: Progress,
     is_waited: bool,
     is_checked: bool,
+    pack: int,
 ) -> SendResult:
     """Send a recording, or compare one that was sent; counts refused exchanges."""
     from brokertwin.recordings.formats.lines import STDIN
@@ -214,7 +228,7 @@ def _recording(
     if is_checked:
         handover, result = check_responses(job, history, bar)
     else:
-        handover, result = hand_over(job, history, files, tally, bar, is_waited)
+        handover, result = hand_over(job, history, files, tally, bar, is_waited, pack)
     for exchange, refusal in handover.refused:
         tally.refuse(exchange.id, refusal.reason, refusal.detail)
     return result
@@ -258,17 +272,22 @@ def _made(
 
 
 def produce(
-    client: "ClientProperties", prefix: str, events: Iterable["Sendable"], tally: Tally
+    client: "ClientProperties",
+    prefix: str,
+    events: Iterable["Sendable"],
+    tally: Tally,
+    pack: int,
 ) -> None:
     """Write the events in order. Raises UserError if Kafka rejects them."""
     from brokertwin.kafka_io.topics import REQUESTS, full_name
-    from brokertwin.sinks.topic_writer import NewRow, write_all
+    from brokertwin.sinks.topic_writer import NewRow, in_packs, write_all
 
-    def delivered() -> None:
-        tally.sent += 1
+    def rows() -> Iterator[NewRow]:
+        for event in events:
+            tally.sent += 1
+            yield NewRow(event.cell, event.document, event.partition, event.id)
 
-    rows = (NewRow(event.cell, event.document, event.partition, event.id) for event in events)
-    write_all(client, full_name(prefix, REQUESTS), rows, delivered)
+    write_all(client, full_name(prefix, REQUESTS), in_packs(rows(), pack))
 
 
 def _show(tally: Tally, seconds: float, as_json: bool, result: SendResult | None) -> None:

@@ -29,6 +29,9 @@ LINES = 1_000
 LINES_SHOWN = 3
 """Maximum number of evidence lines of a finding in the table."""
 
+BYTES_OF_SEVERAL = 10_000_000
+"""Size of files from which on several processes read them."""
+
 QUIET_S = 2.0
 """Seconds without a new line after which no earlier line is waited for."""
 
@@ -71,6 +74,14 @@ EveryOption = Annotated[
         "--interval", metavar="SECONDS", min=0.1, help="How often to look, with --follow."
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        min=1,
+        help="Number of processes; default: one for each core, or one if the files are small.",
+    ),
+]
 AuditJson = Annotated[
     bool, typer.Option("--json", "-J", help="Print one JSON line for each finding.")
 ]
@@ -85,6 +96,7 @@ def command(
     broker_config: BrokerConfig = None,
     follow: FollowOption = False,
     every: EveryOption = 10.0,
+    jobs: Jobs = None,
     as_json: AuditJson = False,
 ) -> None:
     """Report problems in recorded traffic, with the lines that show them.
@@ -108,7 +120,7 @@ def command(
         history, broken = page.read(where, broker_config)
         found = findings(history)
     else:
-        found, broken = _passed(where, broker_config)
+        found, broken = _passed(where, broker_config, jobs or _jobs_for(where.files))
     notes = [f"Could not read {counted(len(broken), 'line')}."] if broken else []
     for line in broken[:LINES_SHOWN]:
         warn(f"{line.place}: {line.reason}")
@@ -125,21 +137,41 @@ def command(
     raise typer.Exit(_exit_code(found, fail_on))
 
 
+def _jobs_for(files: Sequence[Path]) -> int:
+    """Number of processes for files: one for each core, or one if they are soon read."""
+    from brokertwin.processes import cores
+    from brokertwin.recordings.formats.lines import size_of
+
+    size = size_of(files)
+    return 1 if size is not None and size < BYTES_OF_SEVERAL else cores()
+
+
 def _passed(
-    where: Where, broker_config: Path | None
+    where: Where, broker_config: Path | None, jobs: int
 ) -> "tuple[list[AuditFinding], Sequence[Broken]]":
     """The findings of a source and its damaged lines, in one pass with a progress bar."""
     from brokertwin.recordings.audit.finders import findings
     from brokertwin.recordings.audit.one_pass import judged
     from brokertwin.recordings.audit.spool import Spool
     from brokertwin.recordings.formats.documents import Texts
+    from brokertwin.recordings.formats.pipeline import zone_of
 
     with Spool(where.headers(), broker_facts(broker_config)) as spool:
-        with source_of(where, Texts.REQUEST_LOGS) as source:
-            spool.read(source)
+        if jobs == 1 or not where.files or where.batches:
+            with source_of(where, Texts.REQUEST_LOGS) as source:
+                spool.read(source)
+        else:
+            from brokertwin.recordings.audit.ahead import DecodersAhead
+
+            with (
+                DecodersAhead(jobs, zone_of(where.time_zone)) as decoders,
+                source_of(where, Texts.REQUEST_LOGS, ahead=decoders.lines) as source,
+            ):
+                spool.read(source)
         with progress_bars() as bar:
-            exchanges = bar.track(spool, total=len(spool), description="judging")
-            return findings(judged(spool, exchanges)), spool.broken
+            task = bar.add_task("judging", total=len(spool))
+            history = judged(spool, jobs, lambda count: bar.update(task, completed=count))
+        return findings(history), spool.broken
 
 
 def _check_follow(where: Where, html: Path | None) -> None:

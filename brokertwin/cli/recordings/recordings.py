@@ -108,6 +108,7 @@ def hand_over(
     tally: "Tally",
     bar: Progress,
     is_waited: bool,
+    pack: int,
 ) -> tuple["Handover", SendResult]:
     """Send a recording with its ids and wait for the job's responses.
 
@@ -115,7 +116,7 @@ def hand_over(
         UserError: Kafka does not respond, or rejects the events.
     """
     from brokertwin.kafka_io.topics import REQUESTS, full_name
-    from brokertwin.sinks.topic_writer import write_all
+    from brokertwin.sinks.topic_writer import in_packs, write_all
     from brokertwin.streaming.job import handover
 
     prepared = _prepared(job, history, bar)
@@ -123,8 +124,8 @@ def hand_over(
     prefix = job.settings.prefix
     first = handover.ends(job.client, prefix)
     rows = list(prepared.rows())
-    sending = bar.add_task("sending", total=len(rows))
-    write_all(job.client, full_name(prefix, REQUESTS), rows, lambda: bar.advance(sending))
+    sent = bar.track(rows, description="sending")
+    write_all(job.client, full_name(prefix, REQUESTS), in_packs(sent, pack))
     wanted = prepared.wanted()
     tally.sent += len(wanted)
     patience_s, why = _patience(job, is_waited)

@@ -6,7 +6,7 @@ A command takes the source as one parameter; the decorator adds the options:
     def command(key: Key, where: Where, as_json: AsJson = False) -> None: ...
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -29,6 +29,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.protocol.batch_headers import Headers
+    from brokertwin.recordings.formats.lines import SourceLine
     from brokertwin.recordings.formats.pipeline import Source
     from brokertwin.recordings.formats.prefilter import NeededLines
     from brokertwin.settings import Settings
@@ -164,7 +165,10 @@ with_source = with_options("where", _where, OPTIONS)
 
 @contextmanager
 def source_of(
-    where: Where, texts: int = 0, needed: "NeededLines | None" = None
+    where: Where,
+    texts: int = 0,
+    needed: "NeededLines | None" = None,
+    ahead: "Callable[[Iterator[SourceLine]], Iterator[SourceLine]]" = lambda lines: lines,
 ) -> "Iterator[Source]":
     """Read the documents of a source, with a progress bar.
 
@@ -172,6 +176,7 @@ def source_of(
         where: the source.
         texts: which logs with requests as text are read, too, by `Texts`.
         needed: the lines of files that are needed; None reads all.
+        ahead: decodes lines of files before they are read.
 
     Raises:
         UserError: there is no source or more than one, or Kafka does not respond.
@@ -181,7 +186,7 @@ def source_of(
     from brokertwin.recordings.formats.pipeline import FileReading, read_files, zone_of
 
     where.check()
-    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts), needed)
+    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts), needed, ahead)
     with progress_bars(counts_bytes=bool(where.files)) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

@@ -115,15 +115,15 @@ class ConfigLog:
         deferred = self._deferred.pop(name, {})
         wanted = {ConnectTaskId(name, at) for at in range(count)}
         old = {item: config for item, config in self.tasks.items() if item.connector == name}
-        found = {item: config for item, config in (old | deferred).items() if item in wanted}
+        configs = {item: config for item, config in (old | deferred).items() if item in wanted}
         for item in old:
             del self.tasks[item]
-        if found.keys() != wanted:
+        if configs.keys() != wanted:
             self.inconsistent.add(name)
             self._counts[name] = 0
             return
         self.inconsistent.discard(name)
-        self.tasks |= found
+        self.tasks |= configs
         self._counts[name] = count
 
     def _fenced(self, name: str, body: dict[str, Any]) -> None:

@@ -87,10 +87,10 @@ def encode_state(state: WorkerState, protocol: ConnectProtocol) -> bytes:
 
 def decode_state(data: bytes) -> WorkerState:
     """Decode a worker's state. Raises ValueError if the bytes are malformed."""
-    found = ConnectWorkerState.parsed(data)
-    inner = found.allocation
+    state = ConnectWorkerState.parsed(data)
+    inner = state.allocation
     assignment = None if inner is None else decode_assignment(inner)
-    return WorkerState(found.url, found.config_offset, assignment)
+    return WorkerState(state.url, state.config_offset, assignment)
 
 
 def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
@@ -111,16 +111,16 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
 
 def decode_assignment(data: bytes) -> Assignment:
     """Decode an assignment. Raises ValueError if the bytes are malformed."""
-    found = ConnectAssignment.parsed(data)
+    assignment = ConnectAssignment.parsed(data)
     return Assignment(
         version=kind_of(data),
-        error=found.error,
-        leader=found.leader,
-        leader_url=found.leader_url,
-        config_offset=found.config_offset,
-        assigned=_items(found.assignment),
-        revoked=_items(found.revoked),
-        delay_ms=found.scheduled_delay,
+        error=assignment.error,
+        leader=assignment.leader,
+        leader_url=assignment.leader_url,
+        config_offset=assignment.config_offset,
+        assigned=_items(assignment.assignment),
+        revoked=_items(assignment.revoked),
+        delay_ms=assignment.scheduled_delay,
     )
 
 
@@ -128,7 +128,9 @@ def _by_connector(items: Iterable[ConnectTaskId]) -> list[ConnectorTasks]:
     return [ConnectorTasks(*each) for each in grouped(items).items()]
 
 
-def _items(found: list[ConnectorTasks] | None) -> tuple[ConnectTaskId, ...]:
+def _items(connectors: list[ConnectorTasks] | None) -> tuple[ConnectTaskId, ...]:
     """Return connectors before tasks, in Kafka's order; null is an empty list."""
-    items = [ConnectTaskId(each.connector, task) for each in found or () for task in each.tasks]
+    items = [
+        ConnectTaskId(each.connector, task) for each in connectors or () for task in each.tasks
+    ]
     return tuple(connectors_first(items))

@@ -32,9 +32,9 @@ def lines_of(data: bytes, limit: int) -> list[TextLine]:
 
     A \r at the very end waits, because \n may follow.
     """
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     at = 0
-    while len(found) < limit:
+    while len(lines) < limit:
         ends = [end for end in (data.find(b"\n", at), data.find(b"\r", at)) if end >= 0]
         if not ends:
             break
@@ -44,9 +44,9 @@ def lines_of(data: bytes, limit: int) -> list[TextLine]:
             if end + 1 == len(data):
                 break
             size += data[end + 1 : end + 2] == b"\n"
-        found.append(TextLine(data[at:end], end + size - at))
+        lines.append(TextLine(data[at:end], end + size - at))
         at = end + size
-    return found
+    return lines
 
 
 def encode_value(line: bytes, stream: FileStream) -> bytes:

@@ -83,15 +83,15 @@ class ConnectLeader:
         last_completed: int,
     ) -> dict[str, Assignment]:
         running = {m: s.assignment.assigned if s.assignment else () for m, s in states.items()}
-        found = self._cooperative.assign(
+        assignments = self._cooperative.assign(
             now, known.work, running, generation=generation, last_completed=last_completed
         )
         return {
             member: replace(
                 base,
-                assigned=tuple(found.assigned[member]),
-                revoked=tuple(found.revoked[member]),
-                delay_ms=found.delay_ms,
+                assigned=tuple(assignments.assigned[member]),
+                revoked=tuple(assignments.revoked[member]),
+                delay_ms=assignments.delay_ms,
             )
             for member in states
         }

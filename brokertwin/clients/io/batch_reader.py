@@ -45,14 +45,14 @@ def read(
     Raises:
         UserError: Kafka does not respond or rejects a request.
     """
-    found: Headers = {}
+    headers: Headers = {}
     bootstrap = Address(*check_reachable(client.bootstrap))
     try:
         with ExitStack() as stack:
             reader = _Reader(client, bootstrap, stack)
             for place, wanted in offsets.items():
                 if wanted and reader.exists(place):
-                    found[place] = list(reader.batches(place, wanted))
+                    headers[place] = list(reader.batches(place, wanted))
                 on_partition()
     except (OSError, BrokerClosedError, UndecodableResponseError) as error:
         reason = str(error) or "it closed the connection"
@@ -60,7 +60,7 @@ def read(
             f"Could not read batches from {client.bootstrap}: {reason}.",
             "Check the address; the user needs Read and Describe on the topics.",
         ) from None
-    return found
+    return headers
 
 
 class _Reader:

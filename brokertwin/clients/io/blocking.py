@@ -151,17 +151,17 @@ class BlockingConnection:
         return not ready.poll(for_ms)
 
     def _exactly(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
+        data = bytearray()
+        while len(data) < size:
             self._limit()
             try:
-                part = self._socket.recv(size - len(found))
+                part = self._socket.recv(size - len(data))
             except (ConnectionError, ssl.SSLError):
                 raise BrokerClosedError from None
             if not part:
                 raise BrokerClosedError
-            found += part
-        return bytes(found)
+            data += part
+        return bytes(data)
 
     def _limit(self) -> None:
         left = self._deadline() - time.monotonic()

@@ -108,8 +108,8 @@ class SocketNetwork:
 
     def _connect(self, node: Node) -> None:
         try:
-            found = socket.getaddrinfo(node.host, node.port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = found[self._attempts[node.id] % len(found)]
+            addresses = socket.getaddrinfo(node.host, node.port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = addresses[self._attempts[node.id] % len(addresses)]
             self._attempts[node.id] += 1
             made = socket.socket(family, kind, protocol)
             made.setblocking(False)

@@ -64,8 +64,8 @@ class StoreQuery(NamedTuple):
         parts = split.path.split("/")[1:]
         if len(parts) not in (2, 3) or parts[0] != "stores":
             return None
-        found = parse_qs(split.query, keep_blank_values=True, encoding="latin-1")
-        given = {name: values[0].encode("latin-1") for name, values in found.items()}
+        fields = parse_qs(split.query, keep_blank_values=True, encoding="latin-1")
+        given = {name: values[0].encode("latin-1") for name, values in fields.items()}
         if "task" in given and not TASK.fullmatch(given["task"]):
             return None
         return cls(
@@ -171,8 +171,8 @@ class StoreQueryServer:
         if query.key is not None:
             value = store.get(query.key)
             return {"value": None if value is None else _text(value)}
-        found = store.range(query.first, query.last)
-        return {"items": [{"key": _text(key), "value": _text(value)} for key, value in found]}
+        entries = store.range(query.first, query.last)
+        return {"items": [{"key": _text(key), "value": _text(value)} for key, value in entries]}
 
     def _store(self, query: StoreQuery) -> KeyValueStore | None:
         assert query.task is not None

@@ -152,7 +152,7 @@ class _Leader:
         stateful = self._made.stateful() & self._tasks.keys()
         given = assign_tasks(self._tasks, stateful, threads, replicas)
         hosts, standby_hosts = self._by_host(given.active), self._by_host(given.standby)
-        found = {}
+        assignments = {}
         for member in self._subscriptions:
             active = [task for task in given.active[member] if self._is_free(task, member)]
             pairs = sorted((at, task) for task in active for at in self._tasks[task])
@@ -163,8 +163,8 @@ class _Leader:
                 standby_hosts=standby_hosts,
             )
             partitions = [at for at, _ in pairs]
-            found[member] = encode_assignment(partitions, encode_assignment_info(info))
-        return found
+            assignments[member] = encode_assignment(partitions, encode_assignment_info(info))
+        return assignments
 
     def _thread(self, member: str) -> AssignableThread:
         info = self._infos[member]

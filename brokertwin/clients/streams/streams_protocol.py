@@ -104,17 +104,17 @@ def encode_subscription_info(info: SubscriptionInfo) -> bytes:
 
 def decode_subscription_info(data: bytes) -> SubscriptionInfo:
     """Decode version 11. Raises ValueError otherwise."""
-    found = _read(StreamsSubscriptionInfo, data)
-    end_point = found.user_end_point.decode()
+    info = _read(StreamsSubscriptionInfo, data)
+    end_point = info.user_end_point.decode()
     return SubscriptionInfo(
-        process_id=found.process_id,
+        process_id=info.process_id,
         user_end_point=host_info(end_point) if end_point else None,
         offset_sums={
             TaskId(each.subtopology, each.partition): each.offset_sum
-            for each in found.task_offset_sums
+            for each in info.task_offset_sums
         },
-        unique=found.unique_field,
-        error_code=found.error_code,
+        unique=info.unique_field,
+        error_code=info.error_code,
     )
 
 
@@ -158,19 +158,19 @@ def _numbered(hosts: Hosts, numbers: Mapping[str, int]) -> list[StreamsHost]:
 
 def decode_assignment_info(data: bytes) -> AssignmentInfo:
     """Decode version 11. Raises ValueError otherwise."""
-    found = _read(StreamsAssignmentInfo, data)
-    topics = {each.number: each.topic for each in found.topics}
+    info = _read(StreamsAssignmentInfo, data)
+    topics = {each.number: each.topic for each in info.topics}
     return AssignmentInfo(
-        active=[TaskId(each.subtopology, each.partition) for each in found.active_tasks],
+        active=[TaskId(each.subtopology, each.partition) for each in info.active_tasks],
         standby={
             TaskId(each.subtopology, each.partition): [
                 TopicPartition(at.topic, at.partition) for at in each.partitions
             ]
-            for each in found.standby_tasks
+            for each in info.standby_tasks
         },
-        hosts=_named(found.partitions_by_host, topics),
-        standby_hosts=_named(found.standby_partitions_by_host, topics),
-        error_code=found.error_code,
+        hosts=_named(info.partitions_by_host, topics),
+        standby_hosts=_named(info.standby_partitions_by_host, topics),
+        error_code=info.error_code,
     )
 
 

@@ -134,11 +134,11 @@ class StreamTask:
         That is the first queued record, or the consumer's position, which is beyond transaction
         markers. Offsets never decrease.
         """
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for at, queue in self._queues.items():
             position = queue[0][0] if queue else positions.get(at)
             if position is not None:
                 self._next[at] = max(position, self._next.get(at, 0))
             if at in self._next:
-                found[at] = self._next[at]
-        return found
+                offsets[at] = self._next[at]
+        return offsets

@@ -63,10 +63,10 @@ def assign_tasks(
 
 
 def _by_process(threads: Mapping[str, AssignableThread]) -> Processes:
-    found: Processes = {}
+    processes: Processes = {}
     for member, thread in sorted(threads.items()):
-        found.setdefault(thread.process, {})[member] = thread
-    return dict(sorted(found.items()))
+        processes.setdefault(thread.process, {})[member] = thread
+    return dict(sorted(processes.items()))
 
 
 class _Quotas:

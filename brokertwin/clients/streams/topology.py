@@ -75,15 +75,15 @@ class SubTopology(msgspec.Struct, frozen=True):
         return below
 
     def sources_above(self, names: Iterable[str]) -> set[str]:
-        found: set[str] = set()
+        sources: set[str] = set()
         to_look_at = list(names)
         while to_look_at:
             name = to_look_at.pop()
             node = self.nodes[name]
             if isinstance(node, SourceNode):
-                found.add(name)
+                sources.add(name)
             to_look_at += parents_of(node)
-        return found
+        return sources
 
 
 def parents_of(node: Node) -> tuple[str, ...]:
@@ -164,13 +164,13 @@ class Topology:
         self._nodes[name] = node
 
     def _known(self, name: str, others: Iterable[str]) -> tuple[str, ...]:
-        found = tuple(others)
-        unknown = [each for each in found if each not in self._nodes]
-        if unknown or not found:
+        topics = tuple(others)
+        unknown = [each for each in topics if each not in self._nodes]
+        if unknown or not topics:
             raise TopologyError(
                 f"{name} has no known parent: add {', '.join(unknown) or 'one'} first"
             )
-        for each in found:
+        for each in topics:
             if isinstance(self._nodes[each], SinkNode):
                 raise TopologyError(f"{name} has the sink {each} as a parent; a sink has no output")
-        return found
+        return topics

@@ -111,9 +111,9 @@ def _entry(resource: Body, why: Why) -> Body:
 
 def _refuse_unknown(resources: list[Body], described: list[Body]) -> None:
     """Fail a whole description if one resource type is unknown, like Kafka."""
-    for each, found in zip(resources, list(described), strict=True):
+    for each, description in zip(resources, list(described), strict=True):
         if each["resourceType"] not in DESCRIBED:
-            why = Error(found["errorCode"]), found["errorMessage"]
+            why = Error(description["errorCode"]), description["errorMessage"]
             described[:] = [_entry(other, why) | {"configs": []} for other in resources]
             return
 

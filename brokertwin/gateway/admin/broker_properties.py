@@ -44,12 +44,12 @@ class BrokerProperties:
 
     def given(self, name: str, mechanism: str = "") -> str | None:
         """Return the text that takes precedence, or None."""
-        found = self.of_listener(name, mechanism) if mechanism else None
-        if found is None:
-            found = self.of_listener(name)
-        if found is None:
-            found = self._values.get(name)
-        return found.strip() if found is not None else None
+        value = self.of_listener(name, mechanism) if mechanism else None
+        if value is None:
+            value = self.of_listener(name)
+        if value is None:
+            value = self._values.get(name)
+        return value.strip() if value is not None else None
 
     def value(self, name: str, mechanism: str = "") -> Any:
         """Return the parsed value or Kafka's default. Raises UserError if it is invalid."""
@@ -65,8 +65,8 @@ class BrokerProperties:
             raise UserError(f"{error}.") from None
 
     def text(self, name: str, mechanism: str = "") -> str | None:
-        found = self.value(name, mechanism)
-        return str(found) if found is not None else None
+        value = self.value(name, mechanism)
+        return str(value) if value is not None else None
 
     def names(self, name: str, mechanism: str = "") -> list[str]:
         return list(self.value(name, mechanism) or [])

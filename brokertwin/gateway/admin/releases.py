@@ -40,8 +40,8 @@ class Release(NamedTuple):
 @cache
 def _known() -> dict[str, dict[str, tuple[int, int]]]:
     path = resources.files("brokertwin.gateway.admin") / "released_apis.json"
-    found: dict[str, dict[str, tuple[int, int]]] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    releases: dict[str, dict[str, tuple[int, int]]] = json.loads(path.read_text(encoding="utf-8"))
+    return releases
 
 
 def release(version: str) -> Release:

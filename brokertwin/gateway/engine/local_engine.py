@@ -303,15 +303,16 @@ class LocalEngine:
         _log.info("journal read", journal=str(journal.path), events=decided)
 
     def _take_settings(self, document: bytes) -> CellSettings:
-        found = msgspec.convert(msgspec.json.decode(document)["settings"], CellSettings)
-        self._check_fits(found)
-        self._cell.settings = found
-        return found
+        settings = msgspec.convert(msgspec.json.decode(document)["settings"], CellSettings)
+        self._check_fits(settings)
+        self._cell.settings = settings
+        return settings
 
-    def _check_fits(self, found: CellSettings) -> None:
-        if (found.cluster, found.brokers) != (self.cluster, self.brokers):
+    def _check_fits(self, settings: CellSettings) -> None:
+        if (settings.cluster, settings.brokers) != (self.cluster, self.brokers):
             raise UserError(
-                f"The journal belongs to the cluster {found.cluster} with brokers {found.brokers},"
+                f"The journal belongs to the cluster {settings.cluster}"
+                f" with brokers {settings.brokers},"
                 f" not to {self.cluster} with {self.brokers}.",
                 "Pass the same --cluster and --brokers, or another --journal.",
             )

@@ -100,9 +100,9 @@ class ResponseReader(threading.Thread):
             for message in messages:
                 if message.error() is None:
                     self._next = (message.offset() or 0) + 1
-            found = [arrived for arrived in map(self._arrived, messages) if arrived]
-            if found:
-                self._deliver(found)
+            responses = [arrived for arrived in map(self._arrived, messages) if arrived]
+            if responses:
+                self._deliver(responses)
         self._consumer.close()
 
     def _read_on(self) -> None:

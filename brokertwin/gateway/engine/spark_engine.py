@@ -42,10 +42,11 @@ from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
 from brokertwin.protocol.generated.produce import TopicProduceData
 from brokertwin.protocol.kafka_apis import Trait, api_of_key
-from brokertwin.sinks.topic_writer import reason_of
+from brokertwin.sinks.topic_writer import NewRow, pack_of, packs, reason_of
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, Reason, document_of
 from brokertwin.state.core.outputs import BrokerChange
+from brokertwin.state.core.packs import PACK_EVENTS_MAX
 
 RESPONSE_TIMEOUT_S = 60.0
 """Time without responses after which pending requests fail."""
@@ -131,6 +132,7 @@ class SparkEngine:
         self._in_flight_bytes_max = in_flight_bytes_max
         self._in_flight_bytes = 0
         self._queued: deque[_QueuedEvent] = deque()
+        self._unwritten: list[NewRow] = []
         self._requests = full_name(prefix, REQUESTS)
         self._configuration = {
             **writer_configuration(client),
@@ -180,6 +182,7 @@ class SparkEngine:
         for pending in [*self._pending.values(), *(queued.pending for queued in self._queued)]:
             pending.future.cancel()
         await self._data.close()
+        self._write_packs()
         await asyncio.to_thread(self._producer.flush, KAFKA_TIMEOUT_S)
         if self._reader.is_alive():
             await asyncio.to_thread(self._reader.stop)
@@ -206,7 +209,7 @@ class SparkEngine:
         if not self._is_closed:
             cell = self._placed.cell_of(broker)
             event = self._events.disconnection(broker, connection)
-            self._write(cell, event.id, document_of(event), has_response=False)
+            self._write(cell, event.id, document_of(event))
 
     def intervene(
         self, kind: Kind, broker: int, directory: str = ""
@@ -261,46 +264,60 @@ class SparkEngine:
         self._in_flight_bytes -= self._pending.pop(event_id).size
         self._write_queued()
 
-    def _write(self, cell: str, event_id: str, document: bytes, has_response: bool = True) -> None:
+    def _write(self, cell: str, event_id: str, document: bytes) -> None:
+        """Write an event together with the others of this turn of the event loop."""
+        assert self._loop is not None
+        if not self._unwritten:
+            self._loop.call_soon(self._write_packs)
+        self._unwritten.append(NewRow(cell, document, self._placed.partition_of(cell), event_id))
+
+    def _write_packs(self) -> None:
+        rows, self._unwritten = self._unwritten, []
+        for pack in packs(rows, PACK_EVENTS_MAX):
+            self._write_pack([row.id for row in pack], pack_of(pack))
+
+    def _write_pack(self, event_ids: list[str], row: NewRow) -> None:
         assert self._loop is not None
         try:
             self._producer.produce(
                 self._requests,
-                key=cell,
-                value=document,
-                partition=self._placed.partition_of(cell),
-                headers={ID_HEADER: event_id.encode()},
-                on_delivery=partial(self._written, event_id),
+                key=row.key,
+                value=row.value,
+                partition=row.partition,
+                headers={ID_HEADER: row.id.encode()},
+                on_delivery=partial(self._written, event_ids),
             )
         except BufferError as error:
-            self._not_written(event_id, str(error))
+            self._not_written(event_ids, str(error))
             return
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 self._producer = Producer(self._configuration)
-            self._not_written(event_id, reason_of(error.args[0]))
+            self._not_written(event_ids, reason_of(error.args[0]))
             return
-        if has_response:
-            self._watches[cell].written(event_id, self._loop.time())
+        for event_id in event_ids:
+            if event_id in self._pending:
+                self._watches[row.key].written(event_id, self._loop.time())
         self._producer.poll(0)
 
-    def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:
+    def _written(self, event_ids: list[str], error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            self._not_written(event_id, reason_of(error))
+            self._not_written(event_ids, reason_of(error))
 
-    def _not_written(self, event_id: str, why: str) -> None:
-        if event_id in self._pending:
-            _fail(self._pending[event_id].future, f"Kafka does not take the request: {why}")
+    def _not_written(self, event_ids: list[str], why: str) -> None:
+        for event_id in event_ids:
+            if event_id in self._pending:
+                _fail(self._pending[event_id].future, f"Kafka does not take the request: {why}")
 
-    def _deliver(self, found: list[Found]) -> None:
+    def _deliver(self, responses: list[Found]) -> None:
         """Pass responses to the event loop; called in the reader's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._complete, found)
+            self._loop.call_soon_threadsafe(self._complete, responses)
 
-    def _complete(self, found: list[Found]) -> None:
+    def _complete(self, responses: list[Found]) -> None:
         """Complete pending requests; ignore repeated rows."""
-        for each in found:
+        for each in responses:
             if isinstance(each, BrokerChange):
                 self.on_broker(each.broker, each.is_stopped)
                 continue
@@ -352,6 +369,7 @@ class SparkEngine:
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
             probe = self._events.request(_probe(broker))
             self._write(cell, probe.id, document_of(probe))
+            watch.written(probe.id, now)
 
     def features_epoch(self) -> int:
         """Return 0: the epoch is unknown without a request to the job."""
@@ -367,7 +385,7 @@ class SparkEngine:
         query = self._events.settings_query(broker)
         self._query_id = query.id
         cell = self._placed.cell_of(broker)
-        self._write(cell, query.id, document_of(query), has_response=False)
+        self._write(cell, query.id, document_of(query))
 
     def _take_settings(self, outcome: EngineResponse) -> None:
         if outcome.response is None:

@@ -158,16 +158,16 @@ def merge(response: Body, errors: Body, mirror: RepeatedList) -> Body:
 
 
 def _merged(response_list: list[Body], errors: list[Body], mirror: RepeatedList) -> list[Body]:
-    found = list(response_list)
+    merged = list(response_list)
     for error in errors:
-        same = next((each for each in found if _is_same(each, error, mirror)), None)
+        same = next((each for each in merged if _is_same(each, error, mirror)), None)
         if same is None or mirror.inner is None:
-            found.append(error)
+            merged.append(error)
             continue
         inner = mirror.inner
         partitions = _merged(same[inner.response_list], error[inner.response_list], inner)
-        found[found.index(same)] = {**same, inner.response_list: partitions}
-    return found
+        merged[merged.index(same)] = {**same, inner.response_list: partitions}
+    return merged
 
 
 def _is_same(one: Body, other: Body, mirror: RepeatedList) -> bool:

@@ -102,8 +102,8 @@ class FaultSet:
         """
         if not self.faults:
             return None
-        found = [self._first(kinds, request, broker, knowledge) for kinds in _KINDS]
-        return InjectedFaults(*found) if any(found) else None
+        faults = [self._first(kinds, request, broker, knowledge) for kinds in _KINDS]
+        return InjectedFaults(*faults) if any(faults) else None
 
     def _first(
         self,

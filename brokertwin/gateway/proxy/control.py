@@ -166,13 +166,13 @@ class _Control:
         lines = self._documents()
         if key is None and client is None:
             return [msgspec.Raw(line) for line in lines]
-        found = []
+        requests = []
         for line in lines:
             header = msgspec.json.decode(line).get("requestHeader", {})
             is_api = key in (None, header.get("requestApiKey"))
             if is_api and client in (None, header.get("clientId")):
-                found.append(msgspec.Raw(line))
-        return found
+                requests.append(msgspec.Raw(line))
+        return requests
 
 
 def _allowed(method: str, *methods: str) -> str:

@@ -49,10 +49,10 @@ def seen(data: bytes, header: StoredBatch) -> tuple[CleanerBatch, list[RawRecord
     """
     (attributes,) = _INT16.unpack_from(data, ATTRIBUTES_POSITION)
     (base_timestamp,) = _INT64.unpack_from(data, _BASE_TIMESTAMP_POSITION)
-    found = _raw_records(data, header, attributes, base_timestamp)
+    records = _raw_records(data, header, attributes, base_timestamp)
     horizon = base_timestamp if attributes & DELETE_HORIZON_FLAG else None
-    of_records = [CleanerRecord(each.offset, each.key, each.has_value) for each in found]
-    return CleanerBatch(header, of_records, horizon), found
+    of_records = [CleanerRecord(each.offset, each.key, each.has_value) for each in records]
+    return CleanerBatch(header, of_records, horizon), records
 
 
 def _raw_records(

@@ -29,10 +29,10 @@ def to_bytes(header: Batch | FetchedBatch) -> bytes:
     placed = internal_logs.placed(header.written, header.last_offset_delta)
     now = header.base_timestamp
     rows = [each for first, record in placed for each in enumerate(_rows(record, now), first)]
-    found = [(delta, row) for delta, row in rows if row is not None and delta >= 0]
-    packed = b"".join(_record(delta, row) for delta, row in found)
+    written = [(delta, row) for delta, row in rows if row is not None and delta >= 0]
+    packed = b"".join(_record(delta, row) for delta, row in written)
     flags = records.TRANSACTIONAL_FLAG if header.is_transactional else 0
-    return records.encoded(header, flags, now, header.max_timestamp, len(found), packed)
+    return records.encoded(header, flags, now, header.max_timestamp, len(written), packed)
 
 
 def _rows(record: Record, now: int) -> Iterator[Encoded | None]:

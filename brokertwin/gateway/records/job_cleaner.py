@@ -87,12 +87,12 @@ class JobCleaner:
 
     def backoff_s(self, state: JobState) -> float:
         """Return the time until the next round (`log.cleaner.backoff.ms`)."""
-        found = [self._given.log_cleaner_backoff_ms]
+        delays = [self._given.log_cleaner_backoff_ms]
         for placed, _, tables in state.cells:
             first = placed.brokers[0]
             settings = broker_configs.settings_of(tables.of(first), first, self._given)
-            found.append(settings.log_cleaner_backoff_ms)
-        return max(min(found), 1) / 1000
+            delays.append(settings.log_cleaner_backoff_ms)
+        return max(min(delays), 1) / 1000
 
     def waits_for_time(self, state: JobState) -> bool:
         """True if a pass can become due without new records."""
@@ -172,10 +172,12 @@ class JobCleaner:
         producer.flush(KAFKA_TIMEOUT_S)
         if not delivered:
             raise OSError("Kafka did not accept the result of a cleaning pass in time")
-        (found,) = delivered
-        if isinstance(found, KafkaError):
-            raise OSError(f"Kafka did not accept the result of a cleaning pass: {reason_of(found)}")
-        return found
+        (position,) = delivered
+        if isinstance(position, KafkaError):
+            raise OSError(
+                f"Kafka did not accept the result of a cleaning pass: {reason_of(position)}"
+            )
+        return position
 
 
 def _key(of: CellState, due: CleaningPass) -> _LogKey:
@@ -183,9 +185,9 @@ def _key(of: CellState, due: CleaningPass) -> _LogKey:
 
 
 def _delivered(
-    found: list[_EventPosition | KafkaError], error: KafkaError | None, row: Message
+    positions: list[_EventPosition | KafkaError], error: KafkaError | None, row: Message
 ) -> None:
-    found.append(error or _EventPosition(row.partition() or 0, row.offset() or 0))
+    positions.append(error or _EventPosition(row.partition() or 0, row.offset() or 0))
 
 
 class _Edge:

@@ -304,8 +304,8 @@ class OnePass:
 
     def _to_move(self, clean: list[StoredBatch]) -> set[str | None]:
         """Return the locators of the batches nearest to the beginning of the storage."""
-        found = [place for each in clean if (place := Locator.of(each.locator or "")) is not None]
-        oldest = nsmallest(self._moved_max, found, key=lambda place: place.offset)
+        places = [place for each in clean if (place := Locator.of(each.locator or "")) is not None]
+        oldest = nsmallest(self._moved_max, places, key=lambda place: place.offset)
         return {str(place) for place in oldest}
 
     def _moved(self, header: StoredBatch) -> Batch:

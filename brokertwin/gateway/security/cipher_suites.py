@@ -59,11 +59,11 @@ def _set(context: ssl.SSLContext, names: Sequence[str]) -> None:
 
 def openssl_name(name: str) -> str | None:
     """Return OpenSSL's name of a TLS 1.2 suite, or None."""
-    found = _CHACHA.fullmatch(name)
-    if found:
-        return f"ECDHE-{found[1]}-CHACHA20-POLY1305"
-    found = _SUITE.fullmatch(name)
-    if not found:
+    match = _CHACHA.fullmatch(name)
+    if match:
+        return f"ECDHE-{match[1]}-CHACHA20-POLY1305"
+    match = _SUITE.fullmatch(name)
+    if not match:
         return None
-    digest = found[3].removeprefix("CBC_").replace("_", "-")
-    return f"ECDHE-{found[1]}-AES{found[2]}-{digest}"
+    digest = match[3].removeprefix("CBC_").replace("_", "-")
+    return f"ECDHE-{match[1]}-AES{match[2]}-{digest}"

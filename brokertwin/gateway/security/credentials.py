@@ -77,7 +77,7 @@ def read(path: Path) -> list[Credential]:
         ) from None
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.") from None
-    found: dict[tuple[str, str], Credential] = {}
+    credentials: dict[tuple[str, str], Credential] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -87,8 +87,8 @@ def read(path: Path) -> list[Credential]:
             raise _no_entry(path, number) from None
         if not _is_sound(credential):
             raise _no_entry(path, number)
-        found[credential.user, credential.mechanism] = credential
-    return list(found.values())
+        credentials[credential.user, credential.mechanism] = credential
+    return list(credentials.values())
 
 
 def write(path: Path, credentials: Iterable[Credential]) -> None:

@@ -122,6 +122,6 @@ def _new_id() -> str:
     Command-line tools would parse it as an option.
     """
     while True:
-        found = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
-        if not found.startswith("-"):
-            return found
+        token_id = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+        if not token_id.startswith("-"):
+            return token_id

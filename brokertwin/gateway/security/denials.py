@@ -54,11 +54,11 @@ class DenialLog:
         self._known: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def look(self, request: EdgeRequest, response: AnyBody) -> None:
-        found: dict[Error, dict[str, None]] = {}
+        errors: dict[Error, dict[str, None]] = {}
         document = document_of_body(response, request.version)
         for error, name in denied(request.document().body, document):
-            found.setdefault(error, {})[name] = None
-        for error, names in found.items():
+            errors.setdefault(error, {})[name] = None
+        for error, names in errors.items():
             self._log_denial(request, error, sorted(names))
 
     def _log_denial(self, request: EdgeRequest, error: Error, names: list[str]) -> None:

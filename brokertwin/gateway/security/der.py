@@ -24,9 +24,9 @@ def parts(data: bytes, outer: DerElement) -> Iterator[DerElement]:
     """Yield the elements within another one."""
     at = outer.content
     while at < outer.end:
-        found = part(data, at)
-        yield found
-        at = found.end
+        element = part(data, at)
+        yield element
+        at = element.end
 
 
 def oid(data: bytes) -> str:

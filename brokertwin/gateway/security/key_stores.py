@@ -143,11 +143,11 @@ def _of_pkcs12(data: bytes, password: str | None, of_key: str | None) -> KeyStor
     return found._replace(entries=(own,))
 
 
-def _entry(found: "PKCS12Certificate") -> StoreEntry:
+def _entry(entry: "PKCS12Certificate") -> StoreEntry:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    alias = (found.friendly_name or b"1").decode(errors="replace").lower()
-    return StoreEntry(alias, found.certificate.public_bytes(Encoding.DER))
+    alias = (entry.friendly_name or b"1").decode(errors="replace").lower()
+    return StoreEntry(alias, entry.certificate.public_bytes(Encoding.DER))
 
 
 def _of_jks(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
@@ -160,7 +160,7 @@ def _of_jks(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
         raise ValueError
     reader = _JksReader(body)
     _, version, count = reader.numbers(">4sII")
-    found: KeyStore | None = None
+    store: KeyStore | None = None
     trusted: list[bytes] = []
     entries: list[StoreEntry] = []
     for _ in range(count):
@@ -174,12 +174,12 @@ def _of_jks(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
             hidden = reader.counted(">I")
             chain = [reader.certificate(version) for _ in range(*reader.numbers(">I"))]
             entries += [StoreEntry(alias, each) for each in chain[:1]]
-            if found is None:
-                found = _with_key(_shown(hidden, of_key or password or ""), chain, "")
+            if store is None:
+                store = _with_key(_shown(hidden, of_key or password or ""), chain, "")
         else:
             raise ValueError
-    found = found or KeyStore("", "", "")
-    return found._replace(trusted=_pem(trusted), entries=tuple(entries))
+    store = store or KeyStore("", "", "")
+    return store._replace(trusted=_pem(trusted), entries=tuple(entries))
 
 
 def _shown(hidden: bytes, password: str) -> "PrivateKeyTypes":

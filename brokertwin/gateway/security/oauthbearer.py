@@ -60,8 +60,8 @@ class TokenRules(Protocol):
 
 def options(jaas: str | None) -> dict[str, str]:
     """Return the non-empty options of the module in a `sasl.jaas.config`."""
-    found = {name: quoted or plain for name, quoted, plain in _OPTION.findall(jaas or "")}
-    return {name: value.strip() for name, value in found.items() if value.strip()}
+    values = {name: quoted or plain for name, quoted, plain in _OPTION.findall(jaas or "")}
+    return {name: value.strip() for name, value in values.items() if value.strip()}
 
 
 class TokenRequirements(NamedTuple):
@@ -73,26 +73,26 @@ class TokenRequirements(NamedTuple):
     @classmethod
     def of(cls, jaas: str | None) -> "TokenRequirements":
         """Create from a module's options. Raises UserError for an invalid number."""
-        found = {k.removeprefix(_PREFIX): v for k, v in options(jaas).items()}
-        skew = found.get("AllowableClockSkewMs", "0")
+        values = {k.removeprefix(_PREFIX): v for k, v in options(jaas).items()}
+        skew = values.get("AllowableClockSkewMs", "0")
         if not skew.isdecimal():
             raise UserError(
                 f"Invalid {_PREFIX}AllowableClockSkewMs {skew}.", "Use a number of ms, 0 or more."
             )
         return cls(
-            found.get("PrincipalClaimName", "sub"),
-            found.get("ScopeClaimName", "scope"),
-            tuple(found.get("RequiredScope", "").split()),
+            values.get("PrincipalClaimName", "sub"),
+            values.get("ScopeClaimName", "scope"),
+            tuple(values.get("RequiredScope", "").split()),
             int(skew),
         )
 
     def user_of(self, token: str) -> str:
         """Return the user that an unverified token names, or an empty text."""
         try:
-            found = _claims(token).get(self.principal_claim, "")
+            user = _claims(token).get(self.principal_claim, "")
         except RefusedTokenError:
             return ""
-        return found if isinstance(found, str) else ""
+        return user if isinstance(user, str) else ""
 
     def bearer(self, token: str, now: int) -> Bearer:
         """Verify a token at a time in ms. Raises RefusedTokenError."""
@@ -131,10 +131,10 @@ def sub_claim(message: bytes) -> str:
     """Same for a token that another broker verifies: its claim `sub`."""
     try:
         token, _ = _parse(message)
-        found = _document(token.split(".")[1]).get("sub", "")
+        claim = _document(token.split(".")[1]).get("sub", "")
     except (LoginError, MalformedError, RefusedTokenError, IndexError):
         return ""
-    return found.strip() if isinstance(found, str) else ""
+    return claim.strip() if isinstance(claim, str) else ""
 
 
 def authenticate(rules: TokenRules, message: bytes, now: int) -> Bearer:
@@ -159,18 +159,18 @@ def authenticate(rules: TokenRules, message: bytes, now: int) -> Bearer:
 
 def _parse(message: bytes) -> tuple[str, str]:
     """Return the token and the authorization id of a client's first message."""
-    found = _FIRST.fullmatch(message)
-    if found is None:
+    match = _FIRST.fullmatch(message)
+    if match is None:
         raise LoginError
     pairs = dict(
-        pair.split("=", 1) for pair in found["pairs"].decode("ascii").split("\x01") if pair
+        pair.split("=", 1) for pair in match["pairs"].decode("ascii").split("\x01") if pair
     )
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None:
         raise LoginError
     if auth["scheme"].lower() != "bearer":
         raise MalformedError(f"OAUTHBEARER with the scheme {auth['scheme']}")
-    return auth["token"], (found["authorization"] or b"").decode()
+    return auth["token"], (match["authorization"] or b"").decode()
 
 
 def _claims(token: str) -> dict[str, Any]:
@@ -192,10 +192,10 @@ def _document(part: str) -> dict[str, Any]:
 
 
 def _number(claims: dict[str, Any], name: str) -> float | None:
-    found = claims.get(name)
-    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
+    value = claims.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise refused()
-    return found
+    return value
 
 
 def refused(status: str = INVALID_TOKEN, scope: str = "") -> RefusedTokenError:

@@ -62,8 +62,8 @@ class PrincipalRule(NamedTuple):
         made = self.pattern.sub(self._made, name)  # all matches, as in Java
         return {"L": str.lower, "U": str.upper}.get(self.case, str)(made)
 
-    def _made(self, found: re.Match[str]) -> str:
-        return _REFERENCE.sub(lambda each: _referred(found, each), self.replacement)
+    def _made(self, match: re.Match[str]) -> str:
+        return _REFERENCE.sub(lambda each: _referred(match, each), self.replacement)
 
 
 def parse_rules(text: str) -> list[PrincipalRule]:
@@ -71,15 +71,15 @@ def parse_rules(text: str) -> list[PrincipalRule]:
     rules = []
     at = 0
     while at < len(text):
-        found = _RULE.match(text, at)
-        if found is None or found.end() == at:
+        match = _RULE.match(text, at)
+        if match is None or match.end() == at:
             raise UserError(f"Invalid rule in {SETTING}: {text[at:]!r}.")
-        at = found.end()
-        if found["default"]:
+        at = match.end()
+        if match["default"]:
             rules.append(PrincipalRule(None))
-        elif found["pattern"] is not None:
+        elif match["pattern"] is not None:
             rules.append(
-                PrincipalRule(_compiled(found["pattern"]), found["replacement"], found["case"])
+                PrincipalRule(_compiled(match["pattern"]), match["replacement"], match["case"])
             )
     return rules
 
@@ -134,13 +134,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise UserError(f"Invalid pattern in {SETTING}: {pattern}: {error}.") from None
 
 
-def _referred(found: re.Match[str], reference: re.Match[str]) -> str:
+def _referred(match: re.Match[str], reference: re.Match[str]) -> str:
     """Replace `$1` or an escaped character; an unknown group stays unchanged."""
     if reference[1] is None:
         return reference[2]
     digits, rest = reference[1], ""
-    while int(digits) > found.re.groups and len(digits) > 1:
+    while int(digits) > match.re.groups and len(digits) > 1:
         digits, rest = digits[:-1], digits[-1] + rest
-    if int(digits) > found.re.groups:
+    if int(digits) > match.re.groups:
         return reference[0]
-    return (found[int(digits)] or "") + rest
+    return (match[int(digits)] or "") + rest

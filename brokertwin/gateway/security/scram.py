@@ -137,18 +137,18 @@ class ClientFirst(NamedTuple):
 
 def parse_client_first(message: bytes) -> ClientFirst:
     """Parse a client's first message. Raises LoginError."""
-    found = _CLIENT_FIRST.fullmatch(message)
-    if found is None:
+    match = _CLIENT_FIRST.fullmatch(message)
+    if match is None:
         raise LoginError
     try:
-        user = _unescaped(found["name"]).decode()
+        user = _unescaped(match["name"]).decode()
     except UnicodeDecodeError:
         raise LoginError from None
-    if found["authorization"] not in (None, found["name"]):
+    if match["authorization"] not in (None, match["name"]):
         raise LoginError(OTHER_AUTHORIZATION)
-    extensions = dict(each.split(b"=", 1) for each in found["extensions"].split(b",") if each)
+    extensions = dict(each.split(b"=", 1) for each in match["extensions"].split(b",") if each)
     is_token = extensions.get(b"tokenauth", b"").lower() == b"true"
-    return ClientFirst(user, found["bare"], found["nonce"], is_token)
+    return ClientFirst(user, match["bare"], match["nonce"], is_token)
 
 
 class Challenge:
@@ -175,12 +175,12 @@ class Challenge:
 
     def verify(self, message: bytes) -> bytes:
         """Return the server's final message. Raises LoginError if the proof is wrong."""
-        found = _CLIENT_FINAL.fullmatch(message)
-        if found is None or not hmac.compare_digest(found["nonce"], self._nonce):
+        match = _CLIENT_FINAL.fullmatch(message)
+        if match is None or not hmac.compare_digest(match["nonce"], self._nonce):
             raise LoginError
-        signed = b",".join((self._first.bare, self.message, found["without_proof"]))
+        signed = b",".join((self._first.bare, self.message, match["without_proof"]))
         signature = hmac.digest(self._credential.stored_key, signed, self._digest)
-        proof = b64decode(found["proof"])
+        proof = b64decode(match["proof"])
         if len(proof) != len(signature):
             raise LoginError
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))

@@ -23,7 +23,7 @@ def replace(path: Path, data: bytes) -> None:
 def stamp(file: Path | None) -> tuple[int, int, int] | None:
     """Return a value that changes with the file; None without a file."""
     try:
-        found = file.stat() if file is not None else None
+        stat = file.stat() if file is not None else None
     except (OSError, ValueError):  # ValueError: not a path
         return None
-    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+    return None if stat is None else (stat.st_mtime_ns, stat.st_ino, stat.st_size)

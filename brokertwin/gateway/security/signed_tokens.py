@@ -75,8 +75,8 @@ class SignedRules(NamedTuple):
             claims = PyJWT().decode_complete(token, options={"verify_signature": False})["payload"]
         except PyJWTError:
             return ""
-        found = claims.get(self.user_claim, "")
-        return found if isinstance(found, str) else ""
+        user = claims.get(self.user_claim, "")
+        return user if isinstance(user, str) else ""
 
     def bearer(self, token: str, now: int) -> Bearer:
         """Verify a token at a time in ms. Raises RefusedTokenError."""
@@ -131,17 +131,17 @@ class SignedRules(NamedTuple):
         raise refused()
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
-        found = claims.get("aud")
-        if not isinstance(found, str | list | None):
+        audience = claims.get("aud")
+        if not isinstance(audience, str | list | None):
             raise refused()
-        named = {found} if isinstance(found, str) else set(map(str, found or ()))
+        named = {audience} if isinstance(audience, str) else set(map(str, audience or ()))
         if ("aud" in claims or self.audience) and not named & self.audience:
             raise refused()
 
     def _check_scopes(self, claims: dict[str, Any]) -> None:
         """Reject empty or duplicate scopes; scopes are optional."""
-        found = claims.get(self.scope_claim)
-        listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        scopes = claims.get(self.scope_claim)
+        listed = [scopes] if isinstance(scopes, str) else scopes if isinstance(scopes, list) else []
         words = [str(each).strip() for each in listed]
         if "" in words or len(set(words)) < len(words):
             raise refused()
@@ -149,18 +149,18 @@ class SignedRules(NamedTuple):
 
 def is_wanted(properties: BrokerProperties) -> bool:
     """True if a listener accepts signed tokens. Raises UserError for another handler."""
-    found = properties.given(HANDLER, MECHANISM)
-    if found not in (None, "", VALIDATOR):
-        raise UserError(f"Unsupported {HANDLER}: {found}.", f"Use {VALIDATOR}.")
-    return bool(found)
+    handler = properties.given(HANDLER, MECHANISM)
+    if handler not in (None, "", VALIDATOR):
+        raise UserError(f"Unsupported {HANDLER}: {handler}.", f"Use {VALIDATOR}.")
+    return bool(handler)
 
 
 def _whole(claims: dict[str, Any], name: str) -> int | None:
     """Return a time in seconds, truncated."""
-    found = claims.get(name)
-    if found is None:
+    value = claims.get(name)
+    if value is None:
         return None
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    if not is_number or not abs(found) <= SECONDS_MAX:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= SECONDS_MAX:
         raise refused()
-    return int(found)
+    return int(value)

@@ -203,14 +203,14 @@ def _of_pem(text: str, password: str | None, message: str) -> tuple[StoreEntry, 
 
 def _certificates(text: str, if_empty: str, if_invalid: str) -> list[bytes]:
     try:
-        found = [ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text)]
-        for each in found:
+        certificates = [ssl.PEM_cert_to_DER_cert(each) for each in _CERTIFICATE.findall(text)]
+        for each in certificates:
             principals.distinguished_name(each)
     except (ValueError, IndexError):
         raise StoreError(if_invalid) from None
-    if not found:
+    if not certificates:
         raise StoreError(if_empty)
-    return found
+    return certificates
 
 
 def _text(location: str) -> str:

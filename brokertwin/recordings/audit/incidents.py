@@ -32,10 +32,11 @@ def gone(history: EntityHistory) -> Iterator[AuditFinding]:
         parts = list(filter(None, _parts(more)))
         what = f"{said(root)}{': ' if parts else ''}{'; '.join(parts)}"
         evidence = [shown for each in more for shown in _evidence(each)]
-        worst = max([root, *more], key=lambda each: each.severity)
+        moves = LeaderChanged, IsrShrank, IsrGrew  # what each absence brings
+        worst = max(e.severity for e in (root, *more) if not isinstance(e, moves))
         yield AuditFinding(
             root.kind,
-            worst.severity,
+            worst,
             root.subject.name,
             sentence(what),
             advice(root),

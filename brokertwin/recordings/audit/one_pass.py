@@ -1,6 +1,6 @@
 """The findings of a source in one pass, in bounded memory: findings are kept, exchanges are not."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -22,6 +22,15 @@ F = TypeVar("F", bound=f.Finding)
 PART = 2_000
 """Number of exchanges that the machines of a kind take at a time."""
 
+WEIGHTS = {"lag": 18, "producer": 18, "session-cache": 6, "replication": 3, "group": 3}
+"""Processor time of the machines of a kind beside each other; 1 for those of other kinds."""
+
+SHARES_MAX = 3
+"""More processes would have less to do than the one with the longest share."""
+
+LOOK_S = 0.2
+"""How often progress is shown while other processes work."""
+
 KEPT: frozenset[type[f.Finding]] = frozenset(
     {
         *(f.AcknowledgeRefused, f.BatchRepeated, f.ClientThrottled, f.CommitBeyondEnd),
@@ -40,13 +49,14 @@ KEPT: frozenset[type[f.Finding]] = frozenset(
 
 
 class OnePass:
-    """The machines of all kinds, fed with exchanges in the order of their responses.
+    """Machines of several kinds, fed with exchanges in the order of their responses.
 
     Args:
         facts: those of all exchanges so far.
         kept: the classes of findings that are kept; all if None.
         apis: the APIs of all exchanges, if no others follow. Exchanges that cannot change the
             findings that are kept are left out then.
+        names: the kinds.
     """
 
     def __init__(
@@ -54,13 +64,15 @@ class OnePass:
         facts: SpooledFacts,
         kept: Collection[type[f.Finding]] | None = KEPT,
         apis: Collection[str] | None = None,
+        names: Iterable[str] = KINDS,
     ) -> None:
         known = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
-        kinds = dict(KINDS)
-        if apis is not None:
+        kinds = {name: KINDS[name] for name in names}
+        if apis is not None and CLIENTS.name in kinds:
             kinds[CLIENTS.name] = NOTABLE
-            if LeadingParts.are_enough(facts.cluster, apis):
-                kinds[REPLICATION.name] = REPLICATION._replace(parts_of=LeadingParts())
+        are_enough = apis is not None and LeadingParts.are_enough(facts.cluster, apis)
+        if are_enough and REPLICATION.name in kinds:
+            kinds[REPLICATION.name] = REPLICATION._replace(parts_of=LeadingParts())
         facts.cluster.has_samples = kept is None or f.SampleTaken in kept
         self._of_kind = {
             name: ObservedEntities(kind, known[name], kept) for name, kind in kinds.items()
@@ -136,6 +148,14 @@ class PassedFindings(FoldedFindings):
         self._found, self._signs, self._time = found, signs, time
         self.span, self.exchanges = span, exchanges
 
+    @classmethod
+    def joined(cls, shares: Sequence["PassedFindings"]) -> "PassedFindings":
+        """Join the findings of all kinds; those of clients are with what all exchanges show."""
+        found = {name: each for share in shares for name, each in share._found.items()}
+        whole = next(share for share in shares if CLIENTS.name in share._found)
+        found = {name: found[name] for name in KINDS}
+        return cls(found, whole._signs, whole._time, whole.span, whole.exchanges)
+
     @property
     def signs(self) -> Mapping[int, BrokerSigns]:
         return self._signs
@@ -177,11 +197,54 @@ def pass_over(
     """
     with Spool(batches, known) as spool:
         spool.read(source)
-        return Passed(judged(spool, spool), spool.broken)
+        return Passed(judged(spool), spool.broken)
 
 
-def judged(spool: Spool, exchanges: Iterable[RecordedExchange]) -> PassedFindings:
-    machines = OnePass(spool.facts(), apis=spool.apis)
-    machines.take(exchanges)
+def judged(
+    spool: Spool, jobs: int = 1, on_exchanges: Callable[[int], object] = lambda _: None
+) -> PassedFindings:
+    """Return what the machines find.
+
+    Args:
+        spool: the exchanges.
+        jobs: maximum number of processes.
+        on_exchanges: called with the number of exchanges that were judged, from time to time.
+    """
+    shares = shares_of(jobs)
+    if len(shares) == 1:
+        return _judged(spool, KINDS, on_exchanges)
+    from concurrent.futures import wait
+    from multiprocessing import RawArray
+
+    from brokertwin.processes import Forked
+
+    spool.facts()
+    spool.flush()
+    counts = RawArray("Q", len(shares))
+
+    def judge(at: int) -> PassedFindings:
+        return _judged(spool, shares[at], lambda count: counts.__setitem__(at, count))
+
+    with Forked(len(shares), judge) as pool:
+        futures = [pool.do(at) for at in range(len(shares))]
+        while wait(futures, LOOK_S).not_done:
+            on_exchanges(sum(counts) // len(shares))
+        return PassedFindings.joined([each.result() for each in futures])
+
+
+def shares_of(jobs: int) -> list[list[str]]:
+    """The kinds of entities in at most this number of shares of about equal time."""
+    shares: list[list[str]] = [[] for _ in range(min(jobs, SHARES_MAX))]
+    for name in sorted(KINDS, key=lambda name: -WEIGHTS.get(name, 1)):
+        min(shares, key=lambda share: sum(WEIGHTS.get(each, 1) for each in share)).append(name)
+    return shares
+
+
+def _judged(
+    spool: Spool, names: Collection[str], on_exchanges: Callable[[int], object]
+) -> PassedFindings:
+    machines = OnePass(spool.facts(), apis=spool.apis, names=names)
+    apis = None if CLIENTS.name in names else {api for name in names for api in KINDS[name].apis}
+    machines.take(spool.of(apis, on_exchanges))
     machines.expire()
     return machines.findings()

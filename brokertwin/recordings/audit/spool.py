@@ -4,12 +4,14 @@ Machines need the facts of the whole recording, so a source is read before they 
 of it is kept by the sorter that `ingest` uses, in bounded memory.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from brokertwin.protocol.batch_headers import Headers
+from brokertwin.protocol.kafka_apis import API_KEYS
+from brokertwin.recordings.audit.ahead import Decoded, bodies_of
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
@@ -28,31 +30,52 @@ from brokertwin.recordings.history.exchange import (
 )
 from brokertwin.recordings.replay.recording import Broken, of_document
 
+OTHER_API = 255
+"""Mark of exchanges of APIs with greater keys, which no machine knows."""
 
-class SpooledExchange(msgspec.Struct, array_like=True):
-    """An exchange without the names of its fields.
+EXCHANGES_BETWEEN_REPORTS = 2_000
+
+
+class _Line(RecordedRequest, frozen=True, array_like=True):
+    """A request without the names of its fields."""
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """What is known of an exchange beside its bodies.
 
     Attributes:
-        line, rest: the fields of its request, and its other fields after the bodies.
+        line: its request.
+        rest: its fields behind the bodies, to the time in the broker's queues.
+        is_deprecated: whether the broker marks the API version as deprecated.
         arrival: its arrival, or that of the connection's request before it if later, in ms since
             1970.
         listener: the listener; "" if it is not recorded.
         is_forwarded: whether a broker forwarded it to the controller.
         is_error_free: whether its response certainly has no error.
+        is_batch_free: whether its request certainly has no batch headers.
     """
 
-    line: tuple[str, int, int, int, str, str, str, str, int, bool]
-    request: Any
-    response: Any
-    rest: tuple[bool, float, float, bool, float, bool]
+    line: _Line
+    rest: tuple[bool, float, float, bool, float]
+    is_deprecated: bool
     arrival: int
     listener: str
     is_forwarded: bool
     is_error_free: bool
+    is_batch_free: bool
 
+
+class _Spooled(msgspec.Struct, array_like=True):
+    head: _Head
+    request: Any
+    response: Any
+
+
+_ARRAY_OF_3 = b"\x93"
+"""The first byte of a `_Spooled` in MessagePack."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(SpooledExchange)
+_decoder = msgspec.msgpack.Decoder(_Spooled)
 
 
 class SpooledFacts(NamedTuple):
@@ -128,7 +151,8 @@ class Spool:
             )
         )
         for document in source(summary):
-            self._controllers |= summary.controllers - {""}
+            if summary.controllers:
+                self._controllers |= summary.controllers - {""}
             self._add(document)
         self.apis = summary.events.keys()
         self._needs.close()
@@ -146,29 +170,33 @@ class Spool:
         if self._headers is not None:
             self._needs.add(document)
         try:
-            recorded, listener, is_forwarded = of_document(document, None)
-            each = exchange_of(recorded)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self.broken.append(Broken(document.place, str(error)))
-            return
-        spooled = SpooledExchange(
-            msgspec.structs.astuple(each.line),
-            each.request,
-            each.response,
-            (
-                *(each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
+            if isinstance(document.decoded, Decoded):
+                found = document.decoded
+                each = found.exchange(document)
+                listener, is_forwarded = found.listener, found.is_forwarded
+                is_error_free, is_batch_free, encoded = found.is_error_free, True, found.bodies
+            else:
+                recorded, listener, is_forwarded = of_document(document, None)
+                each = exchange_of(recorded)
+                is_error_free = bodies.is_error_free(bytes(document.response))
+                is_batch_free = bodies.is_batch_free(bytes(document.request))
+                encoded = bodies_of(each)
+            head = (
+                msgspec.structs.astuple(each.line),
+                (each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
                 each.is_deprecated,
-            ),
-            arrival,
-            listener,
-            is_forwarded,
-            bodies.is_error_free(bytes(document.response)),
-        )
-        try:
-            self._sorter.add(max(each.line.end, arrival), _encoder.encode(spooled))
-        except OverflowError as error:  # a number that no field of Kafka has
+                arrival,
+                listener,
+                is_forwarded,
+                is_error_free,
+                is_batch_free,
+            )
+            spooled = _ARRAY_OF_3 + _encoder.encode(head) + encoded
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
             self.broken.append(Broken(document.place, str(error)))
             return
+        mark = min(document.header.request_api_key, OTHER_API)
+        self._sorter.add(max(each.line.end, arrival), spooled, mark)
         self._is_shared = self._is_shared and each.has_response and not is_forwarded
         if self._facts is not None or (self._is_shared and not self._controllers):
             self._cluster.learn(_arrived(each, arrival))
@@ -177,23 +205,45 @@ class Spool:
         """Return the facts of all exchanges that were read."""
         if self._is_shared and not self._controllers:
             return SpooledFacts(self._cluster, self._cluster)
+        is_learned = self._facts is not None
         if self._facts is None:
-            cluster = msgspec.msgpack.decode(self._settings, type=KnownFacts)
-            for each in self:
-                cluster.learn(each)
-            self._cluster = cluster
-            self._facts = SpooledFacts(cluster, KnownFacts(dict(cluster.topics)))
-        self._facts.clients.topics.update(self._facts.cluster.topics)
+            self._cluster = msgspec.msgpack.decode(self._settings, type=KnownFacts)
+            self._facts = SpooledFacts(self._cluster, KnownFacts())
+        cluster, clients = self._facts
         for each in self:
+            if not is_learned:
+                cluster.learn(each)
             if each.has_response and not each.is_internal:
-                self._facts.clients.learn(each)
+                clients.learn(each)
+        clients.topics.update(cluster.topics)
         return self._facts
+
+    def flush(self) -> None:
+        """Write all exchanges to the temporary file, for processes that share it."""
+        self._sorter.flush()
 
     def __iter__(self) -> Iterator[RecordedExchange]:
         """Yield the exchanges in the order of their responses."""
-        for entry in self._sorter.by_time():
+        return self.of(None)
+
+    def of(
+        self, apis: Collection[str] | None, on_exchanges: Callable[[int], object] = lambda _: None
+    ) -> Iterator[RecordedExchange]:
+        """Yield the exchanges of some APIs, or of all, in the order of their responses.
+
+        Args:
+            apis: the names of the APIs.
+            on_exchanges: called with the number of exchanges up to here, from time to time.
+        """
+        marks = None if apis is None else {API_KEYS[api] for api in apis}
+        for count, entry in enumerate(self._sorter.by_time()):
+            if count % EXCHANGES_BETWEEN_REPORTS == 0:
+                on_exchanges(count)
+            if marks is not None and entry.mark not in marks:
+                continue
             spooled = _decoder.decode(entry.document)
-            own = clusters_own(spooled.listener, spooled.is_forwarded, self._controllers)
+            head = spooled.head
+            own = clusters_own(head.listener, head.is_forwarded, self._controllers)
             yield self._completed(_exchange(spooled, is_internal=bool(own)))
 
     def _completed(self, exchange: RecordedExchange) -> RecordedExchange:
@@ -205,21 +255,17 @@ class Spool:
         return msgspec.structs.replace(exchange, request=msgspec.json.decode(found))
 
 
-def _exchange(spooled: SpooledExchange, is_internal: bool) -> RecordedExchange:
-    has_response, taken, made, has_waited, busy_ms, is_deprecated = spooled.rest
+def _exchange(spooled: _Spooled, is_internal: bool) -> RecordedExchange:
+    head, request, response = spooled.head, spooled.request, spooled.response
     exchange = RecordedExchange(
-        RecordedRequest(*spooled.line),
-        spooled.request,
-        bodies.ErrorFree(spooled.response) if spooled.is_error_free else spooled.response,
-        has_response,
-        taken,
-        made,
-        has_waited,
-        busy_ms,
+        head.line,
+        bodies.BatchFree(request) if head.is_batch_free else request,
+        bodies.ErrorFree(response) if head.is_error_free else response,
+        *head.rest,
         is_internal,
-        is_deprecated,
+        head.is_deprecated,
     )
-    return exchange if is_internal else _arrived(exchange, spooled.arrival)
+    return exchange if is_internal else _arrived(exchange, head.arrival)
 
 
 def _arrived(exchange: RecordedExchange, arrival: int) -> RecordedExchange:

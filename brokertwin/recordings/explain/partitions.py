@@ -370,7 +370,10 @@ class PartitionTimeline:
             if is_deleted and start > requested:
                 return f"{text}; {line.words} deleted the records before {start}."
             if start > requested:
-                return f"{text}; the log begins at {start}, as {line.place} shows ({clock(time)})."
+                shown = f"the log begins at {start}, as {line.place} shows ({clock(time)})"
+                # otherwise it may have ended before the offset then, and have grown since
+                is_certain = not is_later or end >= requested
+                return f"{text}; {shown}{'' if is_certain else '; its end before is not recorded'}."
             if is_later:
                 break
         if is_beyond:

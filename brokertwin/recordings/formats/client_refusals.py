@@ -55,12 +55,17 @@ class Refusal(NamedTuple):
 
 
 _MARKS = later(b"|".join(MARKS).decode())
-_CLIENT = later(r"\bclientId=([^,\]]*+)[^\]]*+\] ")
+_CLIENT = later(
+    r"\[(?:Consumer|ShareConsumer|Producer|AdminClient|Worker) "
+    r"(?:instanceId=[^,\]]*+, )?clientId=([^,\]]*+)[^\]]*+\] "
+)
+_PYTHONS = r"(?P<said>\[Error \d+\](?= [A-Z]\w*Error)|Error - \d+)"
+_GOS = r"\[(?P<said>\d+)\] (?P<title>\w+(?: \w+)*)"
 _BEATS = r"(?P<heartbeat>Consumer|Share|)GroupHeartbeat(?:Request)? failed "
-_FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+_Forms = tuple[tuple[re.Pattern[str], str, str], ...]
+_JAVA: _Forms = tuple(
     (later(form), api, said)
-    for form, api, said in (
-        # Java; Kafka 2.0 and later
+    for form, api, said in (  # Kafka 2.0 and later
         (r"Attempt to heartbeat failed since group is reb", "HEARTBEAT", "REBALANCE_IN_PROGRESS"),
         (
             r"Attempt to heartbeat failed .*member id .*not valid",
@@ -106,25 +111,34 @@ _FORMS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"Got error produce response .*Error: (?P<said>[A-Z_]+)", "PRODUCE", ""),
         (r"Error while fetching metadata .* : \{.*?=(?P<said>[A-Z_]+)", "METADATA", ""),
         (r"The metadata response from .* : \{.*?=(?P<said>[A-Z_]+)", "METADATA", ""),
+    )
+)
+_OTHERS: _Forms = tuple(
+    (later(form), api, said)
+    for form, api, said in (
         # kafka-python and aiokafka
-        (r"\bHeartbeat failed for group \S+ because it is", "HEARTBEAT", "REBALANCE_IN_PROGRESS"),
-        (r"\bHeartbeat(?: failed)?: local member_id", "HEARTBEAT", "UNKNOWN_MEMBER_ID"),
         (
-            r"\bOffsetCommit failed for group .*?(?P<said>\[Error \d+\]|Error - \d+)",
-            "OFFSET_COMMIT",
-            "",
+            r"\bHeartbeat failed for group \S+ because it is rebalancing",
+            "HEARTBEAT",
+            "REBALANCE_IN_PROGRESS",
         ),
-        (r"\bAttempt to join group .*?(?P<said>\[Error \d+\]|Error - \d+)", "JOIN_GROUP", ""),
+        (
+            r"\bHeartbeat(?: failed)?: local member_id was not recognized",
+            "HEARTBEAT",
+            "UNKNOWN_MEMBER_ID",
+        ),
+        (r"\bOffsetCommit failed for group .*?" + _PYTHONS, "OFFSET_COMMIT", ""),
+        (r"\bAttempt to join group \S+ failed due to .*?" + _PYTHONS, "JOIN_GROUP", ""),
         # kafka-go
-        (r"\bFailed to join group \S+: \[(?P<said>\d+)\]", "JOIN_GROUP", ""),
-        (r"\bFailed to sync group \S+: \[(?P<said>\d+)\]", "SYNC_GROUP", ""),
-        (r"\bFailed to fetch offsets for group \S+: \[(?P<said>\d+)\]", "OFFSET_FETCH", ""),
-        (r"\bleave group failed for group, .*: \[(?P<said>\d+)\]", "LEAVE_GROUP", ""),
-        (r"\bUnable to establish .* group \S+: \[(?P<said>\d+)\]", "FIND_COORDINATOR", ""),
-        (r"\bProblem getting partitions [^\[]*\[(?P<said>\d+)\]", "METADATA", ""),
-        (r"\berror writing messages to .*?\): \[(?P<said>\d+)\]", "PRODUCE", ""),
-        (r"\bthe kafka reader got an .*?: \[(?P<said>\d+)\]", "FETCH", ""),
-        (r"\bfailed to read from current broker .*?: \[(?P<said>\d+)\]", "FETCH", ""),
+        (r"\bFailed to join group \S+: " + _GOS, "JOIN_GROUP", ""),
+        (r"\bFailed to sync group \S+: " + _GOS, "SYNC_GROUP", ""),
+        (r"\bFailed to fetch offsets for group \S+: " + _GOS, "OFFSET_FETCH", ""),
+        (r"\bleave group failed for group, .*: " + _GOS, "LEAVE_GROUP", ""),
+        (r"\bUnable to establish .* group \S+: " + _GOS, "FIND_COORDINATOR", ""),
+        (r"\bProblem getting partitions [^\[]*" + _GOS, "METADATA", ""),
+        (r"\berror writing messages to .*?\): " + _GOS, "PRODUCE", ""),
+        (r"\bthe kafka reader got an .*?: " + _GOS, "FETCH", ""),
+        (r"\bfailed to read from current broker .*?: " + _GOS, "FETCH", ""),
         (r"\bthe kafka reader is reading (?:before|passed) the", "FETCH", "OFFSET_OUT_OF_RANGE"),
     )
 )
@@ -138,11 +152,13 @@ def refusal_in(text: str) -> Refusal | None:
     if not _MARKS.search(text):
         return None
     client = _CLIENT.search(text)
-    for form, api, said in _FORMS:
+    for form, api, said in _OTHERS if client is None else _JAVA:
         found = form.match(text, client.end()) if client is not None else form.search(text)
         if found is None:
             continue
         part = found.groupdict()
+        if part.get("title") and not _is_titled(_name(part["said"]), part["title"]):
+            continue
         if not api:
             api = f"{_HEARTBEATS[part['heartbeat']]}_GROUP_HEARTBEAT"
         of = _CORRELATION.search(found[0])
@@ -150,6 +166,11 @@ def refusal_in(text: str) -> Refusal | None:
         by = client[1] if client is not None else ""
         return Refusal(by, api, said or _name(part["said"]), number)
     return None
+
+
+def _is_titled(name: str, title: str) -> bool:
+    """Whether kafka-go's title has a word of the error's name: another program numbers others."""
+    return not {*title.upper().split()}.isdisjoint(name.split("_"))
 
 
 def _name(said: str) -> str:

@@ -82,6 +82,8 @@ class Document(msgspec.Struct):
             have to show it.
         read: the fields that `details` returns, if they were read already.
         is_compact: whether its bodies are certainly on one line without extra spaces.
+        digest: of header and bodies, to recognize copies, if it was computed already.
+        decoded: what another process decoded, in place of the bodies.
     """
 
     place: str
@@ -99,6 +101,8 @@ class Document(msgspec.Struct):
     arrival: int | None = None
     read: Details | None = None
     is_compact: bool = False
+    digest: int | None = None
+    decoded: Any = None
 
     @property
     def is_request(self) -> bool:
@@ -138,6 +142,18 @@ class Document(msgspec.Struct):
         if bytes(self.response):
             document["response"] = self.response
         return _encoder.encode(document | {"connection": self.connection} | self.rest)
+
+
+class DecodedLine(SourceLine):
+    """A line in Kafka's default layout that another process decoded.
+
+    Attributes:
+        sent: its time as this process read it, in ms since 1970.
+        document: its document without the broker.
+    """
+
+    sent: int
+    document: Document
 
 
 class Texts(IntEnum):
@@ -225,8 +241,12 @@ def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]
 
 def compact(document: bytes) -> bytes:
     """Return JSON on one line without extra spaces."""
-    is_printed = b"\n" in document or b'": ' in document
-    return msgspec.json.format(document, indent=-1) if is_printed else document
+    return msgspec.json.format(document, indent=-1) if has_spaces(document) else document
+
+
+def has_spaces(document: bytes) -> bool:
+    """Whether JSON may have spaces between its parts: it has some there, or within a string."""
+    return any(space in document for space in (b" ", b"\n", b"\t", b"\r"))
 
 
 def raw(value: Any) -> msgspec.Raw:

@@ -68,7 +68,9 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         "debug log of a KafkaJS client",
         (
             "It shows one client: `brokertwin explain client` reads lines that have KafkaJS's"
-            f" fields (broker, clientId, correlationId, error) as JSON. For the rest, {_RECORD}"
+            " fields (broker, clientId, correlationId, error) as JSON beside the message: log with"
+            " JSON.stringify, not util.inspect; with pino-pretty's singleLine."
+            f" For the rest, {_RECORD}"
         ),
         (
             rb'"logger":"kafkajs"',

@@ -33,7 +33,17 @@ LAST = 2**31
 """Correlation id of the end of a connection."""
 
 _LOW = 2**32 - 1
-_HEAD = struct.Struct(">qQ?qqI")
+_HEAD = struct.Struct(">qQBqqI")
+
+
+def digest_of(document: Document) -> int:
+    """A checksum of correlation id, API and bodies."""
+    header = document.header
+    digest = header.correlation_id << 8 ^ header.request_api_key
+    for body in (document.request, document.response):
+        shown = body if document.is_compact else compact(bytes(body))
+        digest = zlib.crc32(shown, digest & _LOW)
+    return digest
 
 
 class Seen:
@@ -47,12 +57,8 @@ class Seen:
 
     def is_new(self, document: Document) -> bool:
         """Whether connection, correlation id, time and bodies are new; adds them."""
-        header = document.header
-        digest = header.correlation_id << 8 ^ header.request_api_key
-        for body in (document.request, document.response):
-            shown = body if document.is_compact else compact(bytes(body))
-            digest = zlib.crc32(shown, digest & _LOW)
-        number = (document.time & _LOW) << 32 | digest
+        digest = document.digest
+        number = (document.time & _LOW) << 32 | (digest_of(document) if digest is None else digest)
         held = self._held.get(document.connection)
         if held is None:
             held = self._held[document.connection] = array("Q")
@@ -96,14 +102,14 @@ class OrderedLine(NamedTuple):
     Attributes:
         time: of its arrival.
         place: input position.
-        is_marked: a mark of the caller.
+        mark: a number of the caller, 0 to 255.
         connection, correlation_id: position on its connection.
         document: JSON.
     """
 
     time: int
     place: int
-    is_marked: bool
+    mark: int
     connection: int
     correlation_id: int
     document: bytes
@@ -164,10 +170,8 @@ class Sorter:
         if self._file is not None:
             self._file.close()
 
-    def add(
-        self, time: int, document: bytes, is_marked: bool = False, turn: OrderTurn = FIRST
-    ) -> None:
-        self._held.append(OrderedLine(time, self._count, is_marked, *turn, document))
+    def add(self, time: int, document: bytes, mark: int = 0, turn: OrderTurn = FIRST) -> None:
+        self._held.append(OrderedLine(time, self._count, mark, *turn, document))
         self._held_bytes += len(document)
         self._count += 1
         if self._held_bytes >= self._run_bytes:
@@ -190,6 +194,11 @@ class Sorter:
         runs = [_run(self._file.fileno(), start, end) for start, end in self._spans]
         return heapq.merge(*runs, self._held)
 
+    def flush(self) -> None:
+        """Write the documents in memory to the temporary file."""
+        if self._held:
+            self._write_run()
+
     def _write_run(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="brokertwin-ingest-")  # noqa: SIM115
@@ -208,11 +217,11 @@ def _run(descriptor: int, start: int, end: int) -> Iterator[OrderedLine]:
     while start < end or at < len(held):
         need = _HEAD.size
         if len(held) - at >= need:
-            time, place, is_marked, connection, number, size = _HEAD.unpack_from(held, at)
+            time, place, mark, connection, number, size = _HEAD.unpack_from(held, at)
             need += size
             if len(held) - at >= need:
                 document = held[at + _HEAD.size : at + need]
-                yield OrderedLine(time, place, is_marked, connection, number, document)
+                yield OrderedLine(time, place, mark, connection, number, document)
                 at += need
                 continue
         piece = os.pread(descriptor, min(max(READ_BYTES, need), end - start), start)

@@ -48,6 +48,7 @@ class FileReading(NamedTuple):
         warn: called with warnings about times.
         texts: accepted text logs.
         needed: the lines that are needed; None reads all.
+        ahead: decodes lines before they are read.
     """
 
     broker: int | None = None
@@ -55,6 +56,7 @@ class FileReading(NamedTuple):
     warn: Callable[[str], None] = lambda _: None
     texts: Texts = Texts.NONE
     needed: NeededLines | None = None
+    ahead: Callable[[Iterator[SourceLine]], Iterator[SourceLine]] = lambda lines: lines
 
 
 def zone_of(name: str) -> tzinfo:
@@ -89,7 +91,7 @@ def read_files(
             def cut(name: str = name) -> None:
                 summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
 
-            lines = lines_of(file, name, on_bytes, cut)
+            lines = reading.ahead(lines_of(file, name, on_bytes, cut))
             if prefilter is not None:
                 lines = prefilter.lines(lines, log.reader, summary.skipped)
             for document in log.documents(lines, summary, seen):
@@ -198,7 +200,8 @@ def read_with(
                 summary.leave(UnpairedDocuments(_line_of(found), REPEATED, is_dead=False))
                 continue
             try:
-                shapes.check(found)
+                if found.decoded is None:
+                    shapes.check(found)
                 document = redacted(found)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 summary.leave(dead_letter(_line_of(found), error))
@@ -250,7 +253,7 @@ _encoder = msgspec.json.Encoder()
 def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
     """Yield documents in arrival order, with known batch headers."""
     for entry in sorter:
-        if not entry.is_marked:
+        if not entry.mark:
             yield entry.document
             continue
         produce = _exchange_decoder.decode(entry.document)

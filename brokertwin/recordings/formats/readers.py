@@ -32,6 +32,7 @@ from brokertwin.recordings.formats.documents import (
     NO_RESPONSE,
     NO_TIME,
     OTHER,
+    DecodedLine,
     Document,
     Fields,
     Texts,
@@ -170,7 +171,7 @@ class FormatReader:
             is_whole: whether no line follows, so that what is incomplete stays so.
         """
         for line in lines:
-            made = self._usual(line)
+            made = self.usual(line)
             if made is not None:
                 yield made
             else:
@@ -185,7 +186,7 @@ class FormatReader:
         for clients in self._clients.values():
             yield from clients.rest()
 
-    def _usual(self, line: SourceLine) -> Document | UnpairedDocuments | None:
+    def usual(self, line: SourceLine) -> Document | UnpairedDocuments | None:
         """Return what a whole line in Kafka's default layout holds, as `_take` finds it.
 
         None for lines that `_take` has to read: other layouts, pieces, damaged lines.
@@ -204,7 +205,10 @@ class FormatReader:
             return None
         place, text = line.place, text[begin:end]
         made: Document | UnpairedDocuments | None
-        made = request_log.usual_document(line, place, text, time)
+        if isinstance(line, DecodedLine) and line.sent == time:
+            made = line.document
+        else:
+            made = request_log.usual_document(line, place, text, time)
         if made is None:
             try:
                 made = request_log.document_of(line, place, text, time)

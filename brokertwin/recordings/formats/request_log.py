@@ -22,6 +22,7 @@ from brokertwin.recordings.formats.documents import (
     UnpairedDocuments,
     UnreadableError,
     api_name,
+    has_spaces,
     raw,
 )
 from brokertwin.recordings.formats.lines import SourceLine
@@ -147,7 +148,7 @@ def usual_document(line: SourceLine, place: str, text: bytes, time: int) -> Docu
             usual.response_queue_time_ms,
             usual.send_time_ms,
         ),
-        is_compact=request is usual.request and b'": ' not in text,
+        is_compact=not has_spaces(text),
     )
 
 

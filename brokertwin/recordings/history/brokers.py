@@ -79,6 +79,15 @@ class BrokerPresence(msgspec.Struct):
         self.spans.insert(at, BrokerSpan(new.state, begin, end))
         del self.spans[:-SPANS_MAX]
 
+    def active_since(self, time: float) -> float:
+        """Return when it became active last before a time; the time if it is not active; or 0."""
+        since, is_active = 0.0, True
+        for span in self.spans:
+            if span.begin <= time:
+                since = span.begin if not is_active else since
+                is_active = span.state is BrokerState.ACTIVE
+        return since if is_active else time
+
     def absence(self, since: float, time: float, log_end: float) -> Absence:
         """Return whether the broker has left the in-sync sets between two times.
 

@@ -55,6 +55,9 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         """After how long without exchanges the state changes by itself; None if never."""
         return None
 
+    def lookahead_ms(self, known: KnownFacts) -> int:
+        return self.LOOKAHEAD_MS
+
     def step(self, part: RecordedExchange, known: KnownFacts) -> list[Finding]:
         """Take the part of an exchange, as `EntityKind.parts_of` returns it.
 
@@ -99,7 +102,8 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
             found += self.take(exchange, known)
             if self.LOOKAHEAD_MS:
                 pending.append(exchange)
-        end -= self.LOOKAHEAD_MS
+        if pending:
+            end -= self.lookahead_ms(known)
         while pending and (pending[0].line.end <= end or len(pending) > WAITING_MAX):
             found += self.judge(pending.pop(0), known)
         return found

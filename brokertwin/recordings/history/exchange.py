@@ -141,6 +141,8 @@ class KnownFacts(msgspec.Struct):
         logs: broker to the first and the last ms that its log covers.
         presences: broker to its states at the controller.
         fetched: `leader follower` to connection to the last fetch, in ms since 1970.
+        fetch_wait_ms: the longest time that a follower lets a fetch wait
+            (`replica.fetch.wait.max.ms`).
         delays: `broker second` to the longest time for which it was busy with a request, in ms.
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
@@ -157,6 +159,7 @@ class KnownFacts(msgspec.Struct):
     logs: dict[int, tuple[int, int]] = {}
     presences: dict[int, BrokerPresence] = {}
     fetched: dict[str, dict[str, float]] = {}
+    fetch_wait_ms: int = 0
     delays: dict[str, float] = {}
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
@@ -213,14 +216,19 @@ class KnownFacts(msgspec.Struct):
         """Return whether a topic, by name or id, was deleted between two times."""
         return any(since <= time <= until for time in self.deleted.get(topic, ()))
 
-    def is_covered_by_all(self, first: int, last: int) -> bool:
+    def is_covered_by_all(self, first: int, last: float) -> bool:
         """Whether the log of each broker that Metadata responses show covers a span."""
         return bool(self.brokers) and all(self.is_covered(b, first, last) for b in self.brokers)
 
-    def is_covered(self, broker: int, first: int, last: int) -> bool:
+    def is_covered(self, broker: int, first: int, last: float) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
         begin, end = self.logs.get(broker, (last, first))
         return begin <= first and last <= end
+
+    def active_since(self, broker: int, time: float) -> float:
+        """Return when a broker became active last before a time, as its controller shows, or 0."""
+        presence = self.presences.get(broker)
+        return presence.active_since(time) if presence is not None else 0
 
     def has_log(self, broker: int, time: float) -> bool:
         """Return whether the log of a broker begins before a time, in ms since 1970."""
@@ -259,6 +267,7 @@ class KnownFacts(msgspec.Struct):
         if api == "FETCH" and (follower := bodies.follower_of(body)) >= 0:
             pair = f"{exchange.line.broker} {follower}"
             self.note_fetch(pair, exchange.line.connection, exchange.taken)
+            self.fetch_wait_ms = max(self.fetch_wait_ms, body.get("maxWaitMs", 0))
         elif api in ("BROKER_HEARTBEAT", "BROKER_REGISTRATION"):
             seen = heartbeat(api, body, exchange.response)
             if seen is not None:

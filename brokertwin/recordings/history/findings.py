@@ -1224,6 +1224,7 @@ class DifferenceCause(StrEnum):
 
     RACE = "a race"
     CUT = "the next fetch of a follower is not in the recording"
+    LEFT = "a follower may have left the in-sync set"
     ENDED = "a log ends"
     COARSE = "times are whole seconds"
     UNEXPLAINED = "unexplained"
@@ -1335,13 +1336,18 @@ class BrokerGone(Finding, frozen=True, kw_only=True, tag="broker-gone"):
         broker: the broker.
         last_sign: last time that it sent or served a request, in ms since 1970.
         back: when it was back; None if the recording does not show it.
-        is_shutdown: whether it asked the controller for a controlled shutdown.
+        asked: when it asked the controller for a controlled shutdown, in ms since 1970; None if
+            the recording does not show that.
     """
 
     broker: int
     last_sign: float
     back: float | None = None
-    is_shutdown: bool = False
+    asked: float | None = None
+
+    @property
+    def is_shutdown(self) -> bool:
+        return self.asked is not None
 
     @property
     def subject(self) -> BrokerId:

@@ -46,15 +46,15 @@ BEFORE_MS = 30_000.0
 """How long after the last sign of a broker a change of its partitions may come: the controller's
 `broker.session.timeout.ms` is 9 s, `replica.lag.time.max.ms` 30 s."""
 
+EARLY_MS = 1_000.0
+"""How much earlier than at the controller another broker's log may show what follows."""
+
 AFTER_MS = 30_000.0
 """How long after the return of a broker refusals may follow from it."""
 
 ELECTED_MS = 330_000.0
 """How long after that the preferred leader may be elected
 (`leader.imbalance.check.interval.seconds`, 300 s)."""
-
-SHUTDOWN_MS = 30_000.0
-"""How long a controlled shutdown may take before the broker is silent."""
 
 RESTART = frozenset(
     {
@@ -77,12 +77,14 @@ class BrokerSigns(NamedTuple):
         heartbeats: those at the controller.
         shutdowns: heartbeats that wanted a controlled shutdown.
         registrations: when it registered.
+        fenced: registrations, and heartbeats by which it learned that it is fenced.
     """
 
     all: MutableSequence[float]
     heartbeats: MutableSequence[float]
     shutdowns: MutableSequence[float]
     registrations: MutableSequence[float]
+    fenced: MutableSequence[float]
 
 
 class Signs:
@@ -100,8 +102,11 @@ class Signs:
             of.heartbeats.append(line.time)
             if exchange.request.get("wantShutDown"):
                 of.shutdowns.append(line.time)
-            if api == "BROKER_REGISTRATION" and not exchange.code:
-                of.registrations.append(line.time)
+            if not exchange.code:
+                if api == "BROKER_REGISTRATION":
+                    of.registrations.append(line.time)
+                if api == "BROKER_REGISTRATION" or exchange.response.get("isFenced"):
+                    of.fenced.append(line.time)
         elif api == "FETCH" and (follower := follower_of(exchange.request)) >= 0:
             self._of(follower).all.append(line.time)
         if not exchange.is_internal:
@@ -121,7 +126,7 @@ class Signs:
 class _Absence(NamedTuple):
     last_sign: float
     back: float | None
-    is_shutdown: bool
+    asked: float | None
     certainty: Certainty
 
 
@@ -141,22 +146,23 @@ def incidents(
         end: the end of the recording, in ms since 1970.
     """
     found: dict[tuple[int, float], _Open] = {}
+    beats = sorted(time for each in signs.values() for time in each.heartbeats)
     for each in sorted(findings, key=_time):
         for broker in _suspects(each):
-            absence = _absence(_time(each), signs.get(broker), end)
+            absence = _absence(_time(each), signs.get(broker), beats, end)
             if absence is None:
                 continue
             key = broker, absence.last_sign
             if key not in found:
                 root = BrokerGone(
                     line=each.line,
-                    severity=Severity.INFO if absence.is_shutdown else Severity.WARNING,
+                    severity=Severity.WARNING if absence.asked is None else Severity.INFO,
                     certainty=absence.certainty,
                     client="",
                     broker=broker,
                     last_sign=absence.last_sign,
                     back=absence.back,
-                    is_shutdown=absence.is_shutdown,
+                    asked=absence.asked,
                 )
                 found[key] = _Open(root, [])
     opened = list(found.values())
@@ -185,8 +191,13 @@ def _suspects(found: Finding) -> Iterator[int]:
         yield found.former
 
 
-def _absence(time: float, signs: BrokerSigns | None, end: float) -> _Absence | None:
-    """The silence of a broker about a change of its partitions; None if it was there."""
+def _absence(
+    time: float, signs: BrokerSigns | None, beats: Sequence[float], end: float
+) -> _Absence | None:
+    """The silence of a broker about a change of its partitions; None if it was there.
+
+    If the controller receives no heartbeats (`beats`) of any broker, other signs count.
+    """
     if signs is None or not signs.all:
         return None
     stops = [each for each in signs.shutdowns if each - SILENT_MS <= time <= each + BEFORE_MS]
@@ -198,18 +209,30 @@ def _absence(time: float, signs: BrokerSigns | None, end: float) -> _Absence | N
         last = times[number]
         if last > time:
             return None
+        if _has(signs.fenced, last):
+            continue  # it is not back yet
         back = times[number + 1] if number + 1 < len(times) else None
         until = back if back is not None else end
         if until < time - SILENT_MS or until - last <= SILENT_MS:
+            continue
+        if not _has_any(beats, last, until) and _has_any(signs.all, last, until):
             continue
         first = bisect_left(times, last - USUAL_MS)
         silences = sorted(b - a for a, b in pairwise(times[first : number + 1]))
         if silences and until - last >= USUAL * silences[len(silences) // 2]:
             certainty = Certainty.SEEN if signs.heartbeats else Certainty.DERIVED
-            return _Absence(
-                _last_sign(signs, last, back), back, is_shutdown=False, certainty=certainty
-            )
+            return _Absence(_last_sign(signs, last, back), back, None, certainty)
     return None
+
+
+def _has_any(times: Sequence[float], last: float, until: float) -> bool:
+    """Return whether a time is well within a silence."""
+    return bisect_right(times, last + SILENT_MS) < bisect_left(times, until - SILENT_MS)
+
+
+def _has(times: Sequence[float], time: float) -> bool:
+    at = bisect_left(times, time)
+    return at < len(times) and times[at] == time
 
 
 def _last_sign(signs: BrokerSigns, last: float, back: float | None) -> float:
@@ -227,11 +250,11 @@ def _shutdown(asked: float, signs: BrokerSigns) -> _Absence:
     first, number = bisect_left(signs.all, asked), bisect_right(signs.all, until)
     spans = [(b - a, a) for a, b in pairwise(signs.all[first:number])]
     last = max(spans)[1] if spans and back is not None else signs.all[number - 1]
-    return _Absence(last, back, is_shutdown=True, certainty=Certainty.SEEN)
+    return _Absence(last, back, asked, Certainty.SEEN)
 
 
 def _follows(found: Finding, root: BrokerGone, end: float) -> bool:
-    time, begin = _time(found), root.last_sign - (SHUTDOWN_MS if root.is_shutdown else 0.0)
+    time, begin = _time(found), root.last_sign if root.asked is None else root.asked - EARLY_MS
     back = root.back if root.back is not None else end
     if isinstance(found, IsrShrank | IsrGrew):
         return found.broker == root.broker and begin <= time <= back + AFTER_MS

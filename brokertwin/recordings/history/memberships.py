@@ -254,6 +254,7 @@ class Membership(msgspec.Struct):
         alive: members whose sessions have not ended as far as all logs are read; None before.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
+        moved: when a member used another connection than before last, in ms since 1970.
     """
 
     group: str
@@ -284,6 +285,7 @@ class Membership(msgspec.Struct):
     alive: int | None = None
     deleted: RecordedRequest | None = None
     late_ms: int = 0
+    moved: int = 0
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -316,7 +318,8 @@ class Membership(msgspec.Struct):
     def alive_at(self, time: float, known: KnownFacts) -> dict[str, ObservedMember]:
         """Return the members whose sessions have not ended at a time, in ms since 1970.
 
-        A classic member expires `session.timeout.ms` after its last request.
+        A classic member expires `session.timeout.ms` after its last request. A coordinator that is
+        restarted, or takes over the group, begins all sessions anew.
         """
         found = self.members.items()
         return {name: each for name, each in found if not self._is_expired(each, time, known)}
@@ -324,7 +327,9 @@ class Membership(msgspec.Struct):
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
         if member.session_timeout_ms < 0 or not self.has_beats:
             return False
-        last, expires = member.last, member.last.end + member.session_timeout_ms
+        last = member.last
+        begun = max(last.end, self.moved, known.active_since(last.broker, time))
+        expires = begun + member.session_timeout_ms
         # another broker may be the coordinator by now
         return expires < time and known.is_covered_by_all(last.end, expires)
 
@@ -357,6 +362,7 @@ class Membership(msgspec.Struct):
         """Note a request of a member that the coordinator accepted."""
         found = self.members.get(member)
         if found is not None:
+            self._note_connection(found, line)
             found.last = line
             if generation > found.epoch:
                 found.epoch, found.epoch_by = generation, line
@@ -429,7 +435,14 @@ class Membership(msgspec.Struct):
         known = self.generations.get(number)
         return known is not None and known.first is not None and line.time <= known.first.end
 
+    def _note_connection(self, member: ObservedMember, line: RecordedRequest) -> None:
+        """Note a request over another connection: the coordinator may be another, or restarted."""
+        if (member.last.broker, member.last.connection) != (line.broker, line.connection):
+            self.moved = max(self.moved, line.time)
+
     def _enter(self, member: str, new: ObservedMember) -> None:
+        if (known := self.members.get(member)) is not None:
+            self._note_connection(known, new.last)
         self.members[member] = new
         self.is_empty, self.deleted = False, None
         for former in (self.gone, self.dropped, self.replaced):
@@ -909,7 +922,13 @@ class Membership(msgspec.Struct):
         return ()
 
     def _may_begin(self, join: RecordedJoin) -> bool:
-        """Return whether a join came before the rebalance is known to be under way."""
+        """Return whether a join came before the rebalance is known to be under way.
+
+        A log that begins within a rebalance does not have the request that began it.
+        """
+        before = self.generations.get(join.generation - 1)
+        if before is None or before.first is None or before.first.end > join.line.time:
+            return False
         return join.line.time <= self.under_way.get(join.generation - 1, join.line.time)
 
     def _is_of_newest(self, departure: Departure) -> bool:

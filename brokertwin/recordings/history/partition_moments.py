@@ -1,5 +1,6 @@
 """A moment of a partition: what a request or a response shows about its replicas."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -342,9 +343,20 @@ class PartitionMoment(NamedTuple):
 
     def _why_not_in(self, broker: int) -> JoinedBelow | None:
         """A follower may join at the HW (`Partition.isFollowerInSync`)."""
-        end, least = self.known.ends.get(broker, UNKNOWN), self.known.high_watermark
-        least = min([least, *self._recent(self._race_ms(self.known.leader))])
-        return None if end >= least else JoinedBelow(end)
+        end, race_ms = self.known.ends.get(broker, UNKNOWN), self._race_ms(self.known.leader)
+        least = min([self.known.high_watermark, *self._recent(race_ms)])
+        is_in = end >= least or any(each >= least for each in self._fetches(broker, race_ms))
+        return None if is_in else JoinedBelow(end)
+
+    def _fetches(self, broker: int, within_ms: float) -> Iterator[int]:
+        """The offsets that a follower fetches right after this moment, or possibly before it."""
+        moments = self.of.moments
+        for each in moments[bisect_left(moments, self.time, key=lambda e: e.time) :]:
+            if each.time > self.time + within_ms:
+                return
+            wanted = each.exchange.request
+            if wanted.get("follower") == broker and not each.is_response:
+                yield wanted.get("fetchOffset", UNKNOWN)
 
     def _why_not_out(self, broker: int) -> LeftEarly | None:
         """A replica that is behind for too long leaves (`Partition.getOutOfSyncReplicas`).
@@ -434,7 +446,7 @@ class PartitionMoment(NamedTuple):
         """Set the in-sync replicas."""
         known = self.known
         known.isr_since = self.time
-        if {*isr} == {*known.isr}:
+        if {*isr} == {*known.isr} and self.of.last_isr in (None, sorted(isr)):
             return
         known.left |= dict.fromkeys({*known.isr}.difference(isr), self.time)
         known.isr, known.isr_changed = list(isr), self.time if known.isr else 0.0
@@ -496,7 +508,10 @@ class PartitionMoment(NamedTuple):
         """Take a reported HW, and the removals that it shows."""
         self._note_move(self.known.high_watermark)
         self.known.high_watermark, self.known.start = reported, UNKNOWN
-        yield from self._remove(gone)
+        if self._is_sure(gone):
+            yield from self._remove(gone)
+        else:  # or their last fetches are not recorded: no shrink is reported
+            self.known.isr = [broker for broker in self.known.isr if broker not in gone]
 
     def sample(self, why: SampleCause) -> Iterable[Finding]:
         """Report the state since this moment, if samples are wanted."""

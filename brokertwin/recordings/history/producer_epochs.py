@@ -176,9 +176,10 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         return not holder.name and holder.producer_id == self.id
 
     def _use(self, holder: Holder, line: RecordedRequest) -> None:
-        process = line.process
+        producer_id, epoch, _ = holder
         for each in reversed(self.uses):
-            if (each.producer_id, each.epoch, each.line.process) == (*holder[:2], process):
+            is_same = each.producer_id == producer_id and each.epoch == epoch
+            if is_same and each.line.process == line.process:
                 return
         self.uses.append(ProducerUse(holder.producer_id, holder.epoch, line))
 
@@ -254,7 +255,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
 
         The epoch is that of the client's own requests if all of them have the same.
         """
-        own = [e for e in self.uses if e.line.process == line.process and e.line.end <= line.end]
+        process, end = line.process, line.end
+        own = [e for e in self.uses if e.line.end <= end and e.line.process == process]
         if len(own) == 1 and not self.has_forgotten:
             return Holder(own[0].producer_id, own[0].epoch, self.name)
         ids = [number for number, first in self.first.items() if first.end <= line.end]

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from brokertwin.recordings.history.brokers import APPLY_MS
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedRequest
 from brokertwin.recordings.history.findings import (
     Certainty,
@@ -15,7 +16,10 @@ from brokertwin.recordings.history.findings import (
 )
 
 FETCH_WAIT_MS = 2_000
-"""How long a follower's fetch may wait for its response (`replica.fetch.wait.max.ms`)."""
+"""How long after a follower's fetch its line may be written (`replica.fetch.wait.max.ms`)."""
+
+FETCH_WAIT_MAX_MS = 30_000
+"""Maximum time that a judgement waits for it."""
 
 
 class OpenDifference(msgspec.Struct):
@@ -39,7 +43,8 @@ class OpenDifference(msgspec.Struct):
         """Return the finding, if it was no race.
 
         A HW may follow from an exchange that is not recorded because a log ends, and one above the
-        derived one from a fetch whose connection was closed.
+        derived one from a fetch whose connection was closed, or from a follower that left the ISR:
+        a log that grows may show that later.
         """
         found = self.found
         if known.is_coarse:
@@ -50,16 +55,24 @@ class OpenDifference(msgspec.Struct):
             known.last_fetch(found.leader, follower, self.connections.get(follower, ""))
             for follower in found.behind
         ]
-        is_cut = found.reported > found.derived and any(e <= found.time for e in fetches)
-        return differs(
-            self.line,
-            found._replace(why=DifferenceCause.CUT if is_cut else DifferenceCause.UNEXPLAINED),
-        )
+        since = found.time - APPLY_MS
+        why = DifferenceCause.UNEXPLAINED
+        if found.reported > found.derived and found.behind:
+            if any(each <= found.time for each in fetches):
+                why = DifferenceCause.CUT
+            elif all(known.absence(each, since, found.time) for each in found.behind):
+                why = DifferenceCause.LEFT
+        return differs(self.line, found._replace(why=why))
+
+
+def fetch_wait_ms(known: KnownFacts) -> int:
+    """How long after a follower's fetch its line may be written."""
+    return min(max(FETCH_WAIT_MS, 2 * known.fetch_wait_ms), FETCH_WAIT_MAX_MS)
 
 
 def has_all(time: float, known: KnownFacts) -> bool:
     """Return whether all logs have the requests of a time; the response writes the line."""
-    return time + FETCH_WAIT_MS <= known.recorded_until
+    return time + fetch_wait_ms(known) <= known.recorded_until
 
 
 def differs(line: RecordedRequest, found: WatermarkDifference) -> Finding:

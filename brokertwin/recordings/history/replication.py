@@ -41,7 +41,11 @@ from brokertwin.recordings.history.partition_moments import (
     ON_RESPONSE,
     PartitionMoment,
 )
-from brokertwin.recordings.history.replica_findings import OpenDifference
+from brokertwin.recordings.history.replica_findings import (
+    FETCH_WAIT_MS,
+    OpenDifference,
+    fetch_wait_ms,
+)
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 
 MOMENTS_MAX = 2_000
@@ -94,7 +98,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         begin: from when all logs are recorded, in ms since 1970; the state is that since then.
     """
 
-    LOOKAHEAD_MS: ClassVar[int] = 2_000
+    LOOKAHEAD_MS: ClassVar[int] = FETCH_WAIT_MS
 
     topic: str
     partition: int
@@ -118,11 +122,15 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    def lookahead_ms(self, known: KnownFacts) -> int:
+        """A fetch that explains a high watermark has its line when it has waited."""
+        return fetch_wait_ms(known)
+
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Also report differences that cannot be races."""
         found = super().expire(now, known)
         if not self.moments:
-            due = self.due(now - WAIT_MS - self.LOOKAHEAD_MS)
+            due = self.due(now - WAIT_MS - self.lookahead_ms(known))
             found += [each.verdict(known) for each in due]
         return found
 
@@ -150,14 +158,14 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         moments = self.moments
         if not moments or moments[0].time > exchange.made:
             return ()
-        end, since = exchange.line.end + self.LOOKAHEAD_MS, known.recorded_since
+        end, since = exchange.line.end + self.lookahead_ms(known), known.recorded_since
         count = bisect_right(moments, exchange.made, key=_time)
         before = moments[:count]
-        moments[:count] = [each for each in before if each.exchange.line.end > end]
         found: list[Finding] = []
         for moment in before:
             if moment.exchange.line.end <= end and moment.exchange.taken >= since:
                 found += self._handle(moment, known, since)
+        moments[:count] = [each for each in before if each.exchange.line.end > end]
         del moments[:-MOMENTS_MAX]
         return found
 

@@ -263,12 +263,16 @@ def keyed(value: Any, keys: Mapping[str, tuple[str, ...]]) -> Any:
     result = {}
     for name, part in value.items():
         inner = keyed(part, keys)
-        result[name] = _as_map(inner, keys[name]) if name in keys and _is_list(inner) else inner
+        has_keys = name in keys and _has_keys(inner, keys[name])
+        result[name] = _as_map(inner, keys[name]) if has_keys else inner
     return result
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+def _has_keys(value: Any, fields: tuple[str, ...]) -> bool:
+    """True for a list of maps that all have one of these fields; also if it is empty."""
+    return isinstance(value, list) and all(
+        isinstance(part, dict) and not part.keys().isdisjoint(fields) for part in value
+    )
 
 
 def _as_map(elements: list[Any], key_fields: tuple[str, ...]) -> _Keyed:

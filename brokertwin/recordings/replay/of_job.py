@@ -65,7 +65,7 @@ def given(client: ClientProperties, prefix: str, cluster: str | None) -> JobChoi
     if rows and rows[0].offset > 0:
         return f"the first {rows[0].offset:,} events are no longer in its topic"
     mine = [row for row in rows if row.key == key]
-    positions = [Position(row.partition, row.offset) for row in mine]
+    positions = [row.position for row in mine]
     return JobChoices(placed, list(_at_the_cells_time(mine, placed)), positions)
 
 

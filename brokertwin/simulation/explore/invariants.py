@@ -63,11 +63,10 @@ class View:
         self._state: CellState | None = None
 
     def begin(self, state: CellState) -> None:
-        if state is not self._state:
-            self._state = state
-            self._batches = {}
-            self._leaders = {}
-            self._committed = {}
+        self._state = state
+        self._batches = {}
+        self._leaders = {}
+        self._committed = {}
 
     @property
     def _tables(self) -> CellTables:
@@ -81,9 +80,9 @@ class View:
         return self._state
 
     @property
-    def waiting(self) -> Any:
-        """Messages between machines that are under way."""
-        return self.state.waiting
+    def is_waiting(self) -> bool:
+        """True if messages between machines are under way."""
+        return bool(self.state.waiting)
 
     @property
     def brokers(self) -> list[int]:
@@ -410,7 +409,7 @@ class NoHangingTransaction(Invariant):
 
     def check(self, _ghost: Any, view: View) -> str | None:
         """Compare open transactions with the coordinators."""
-        if view.waiting:
+        if view.is_waiting:
             return None
         known = None
         for topic, partition in view.places():

@@ -2,14 +2,15 @@
 
 A state shares the encoded items that a delivery has not touched with the state before it. The
 fingerprint of a state is the sum of the fingerprints of its items, so a delivery updates it from
-the touched items alone. Not in the fingerprint: the items of `UNREAD`, and log lines.
+the touched items alone.
 
 A delivery to a cell in a known state is not decided again: many states of a model differ in their
-clients alone. The cell is loaded only to decide, or to be read.
+clients alone. The same holds if all items that the decision used are those of a known state
+(`recall.py`). The cell is loaded only to decide, or to be read.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -20,13 +21,14 @@ from brokertwin.protocol.bodies import Body, shown
 from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
 from brokertwin.simulation.explore.mistakes import ModelError
+from brokertwin.simulation.explore.recall import Recall, Tables
 from brokertwin.state.cell.cell import Cell, Meta
 from brokertwin.state.cell.check import check
 from brokertwin.state.cell.delivery import AtOnce, MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
-from brokertwin.state.core.check import Touched
+from brokertwin.state.core.check import Touched, kind_of
 from brokertwin.state.core.decision import CONTROLLER, AnyRequest, LeaderAndIsr, Message, Sent
 from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
@@ -36,11 +38,14 @@ from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Changes
 from brokertwin.state.eras.versions import SETTINGS
 
 CLUSTER = "explored"
+ANNOUNCED = 0
+"""A deadline that the cell need not announce, because no clock fires it."""
+
 T0 = 1_700_000_000_000
 """The time of the first event. Time passes only with the fault `wait`."""
 
-UNREAD = frozenset({"producer-ids"})
-"""Kinds of items that no later decision depends on: the search chooses producer ids."""
+CONSTANT = frozenset({"producer-ids"})
+"""Kinds of items that stay as in the first state: the search chooses producer ids."""
 
 MODERN_GROUPS = ("consumer", "share", "streams")
 
@@ -56,12 +61,11 @@ _encode = msgspec.msgpack.Encoder().encode
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-Items = Mapping[str, bytes]
-Tables = Mapping[str, Items]
-Waiting = tuple[tuple[tuple[str, int, int], tuple[Step, ...]], ...]
-"""Undelivered messages between machines, by kind, sender and receiver, in order."""
+Way = tuple[str, int, int]
+"""A kind of message, its sender and its receiver."""
 
-NONE_WAITING: Waiting = ()
+Waiting = tuple[tuple[Way, tuple[Step, ...]], ...]
+"""Undelivered messages between machines, in order."""
 
 
 class Recent(Generic[Key, Value]):
@@ -91,13 +95,12 @@ class Recent(Generic[Key, Value]):
 
 
 class CellState(NamedTuple):
-    """A state of the cell.
+    """A state of the cell at a time.
 
     Sums and numbers are one for each exchange of client names (`Model.symmetric`), the first
     without any.
 
     Attributes:
-        meta: the time, and the announced deadline.
         waiting: messages under way.
         sums: of the fingerprints of all items.
         numbers: fingerprints of the whole state, with the time and the messages.
@@ -105,7 +108,7 @@ class CellState(NamedTuple):
     """
 
     tables: Tables
-    meta: tuple[int, int]
+    now: int
     waiting: Waiting
     sums: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -120,12 +123,35 @@ class Answer(NamedTuple):
     codes: frozenset[int]
 
 
-class Effect(NamedTuple):
-    """What an event does in a state: the next state, responses, and records by type."""
+class Decision(NamedTuple):
+    """What an event does in all states with the same used items.
 
-    after: CellState
+    Attributes:
+        changes: items by table; None for a dropped one.
+        sums: added to the fingerprints of all items.
+        touched: the keys of the changes.
+        sent: messages that wait for their delivery.
+        applied: records by type.
+    """
+
+    changes: dict[str, Changes]
+    sums: tuple[int, ...]
+    touched: tuple[tuple[str, tuple[str, ...]], ...]
+    now: int
+    sent: tuple[tuple[Way, tuple[Step, ...]], ...]
     answers: tuple[Answer, ...]
     applied: tuple[tuple[tuple[str, bool], int], ...]
+
+
+class Effect(NamedTuple):
+    """What an event does in a state: the next state, and the decision."""
+
+    after: CellState
+    decision: Decision
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return self.decision.answers
 
 
 class CollectedRows(Rows):
@@ -175,7 +201,7 @@ class Held(AtOnce):
     def __init__(self, between: frozenset[Between]) -> None:
         super().__init__()
         self.between = between
-        self.ways: dict[tuple[str, int, int], tuple[Step, ...]] = {}
+        self.sent: dict[Way, tuple[Step, ...]] = {}
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Add a metadata record for each of the brokers."""
@@ -202,12 +228,13 @@ class Held(AtOnce):
 
     def _hold(self, kind: Between, sender: int, receiver: int, step: Step) -> None:
         way = str(kind), sender, receiver
-        self.ways[way] = (*self.ways.get(way, ()), step)
+        self.sent[way] = (*self.sent.get(way, ()), step)
 
     def clear(self) -> None:
-        """Drop the messages of an event that raised."""
+        """Drop the messages of the event before."""
         self._messages.clear()
         self._metadata.clear()
+        self.sent = {}
 
 
 def settings_of(cluster: Cluster) -> CellSettings:
@@ -245,12 +272,16 @@ def settings_of(cluster: Cluster) -> CellSettings:
     )
 
 
+class QuietCell(Cell):
+    """A cell that announces no deadline: the search says when time passes."""
+
+    def _announce_deadline(self, rows: Rows) -> None:
+        pass
+
+
 @lru_cache(ITEM_HASHES)
 def item_hash(table: str, key: str, encoded: bytes) -> int:
-    """Return the fingerprint of an item, 0 if nothing depends on it."""
-    parts = key.split("/", 2)
-    if len(parts) > 1 and parts[1] in UNREAD:
-        return 0
+    """Return the fingerprint of an item."""
     text = b"%b/%b\0%b" % (table.encode(), key.encode(), encoded)
     return int.from_bytes(blake2b(text, digest_size=8).digest())
 
@@ -277,7 +308,8 @@ class ForkableCell:
         self._applied: Counter[tuple[str, bool]] = Counter()
         self._exchanges = [tuple(each) for each in exchanges]
         self._is_checked = is_checked
-        self.cell = Cell(self.settings, None, self._rows, lambda: self.held)
+        self.cell = QuietCell(self.settings, None, self._rows, lambda: self.held)
+        self._recall = Recall(self.cell.tables, TABLE_NAMES)
         self._loaded: CellState | None = None
         self._present: CellState | None = None
         self._commits = 0
@@ -296,15 +328,12 @@ class ForkableCell:
 
     def begin(self) -> CellState:
         """Return the empty state."""
-        tables: dict[str, Items] = {name: {} for name in TABLE_NAMES}
-        meta = Meta(T0)
         zeros = (0,) * len(self._exchanges)
-        return CellState(tables, (meta.now, meta.outstanding), (), zeros, zeros)
+        return CellState({name: {} for name in TABLE_NAMES}, T0, (), zeros, zeros)
 
     def load(self, state: CellState) -> None:
         """Go to a state, from which an event can be handled."""
-        self.cell.load(state.tables, Meta(*state.meta))
-        self.held.ways = dict(state.waiting)
+        self.cell.load(state.tables, Meta(state.now, ANNOUNCED))
         self.held.clear()
         self._loaded = self._present = state
         self._commits = self.cell.tables.commits
@@ -315,25 +344,51 @@ class ForkableCell:
         if state is not self._present:
             self.load(state)
 
-    def effect(self, state: CellState, key: Any, act: Callable[[], Iterable[Answer]]) -> Effect:
+    def effect(
+        self,
+        state: CellState,
+        key: Hashable,
+        act: Callable[[], Iterable[Answer]],
+        *,
+        released: Way | None = None,
+        dropped: frozenset[Way] = frozenset(),
+    ) -> Effect:
         """Return what an event does in a state; `act` is called if the event is new there.
 
         Args:
             state: of the cell before the event.
-            key: identifies the event.
+            key: identifies the event and the messages that it takes from the ways.
             act: handles the event.
+            released: the way whose first message the event delivers.
+            dropped: ways whose messages are lost.
         """
         known = self._effects.get((state.numbers[0], key))
         if known is None:
-            self.load(state)
-            self._present = None
-            answers = tuple(act())
-            after = self.save()
-            known = Effect(after, answers, tuple(self._applied.items()))
+            waiting = {way: steps for way, steps in state.waiting if way not in dropped}
+            if released is not None:
+                waiting[released] = waiting[released][1:]
+            timed = state.now, key
+            decision: Decision | None = self._recall.find(state.tables, timed)
+            is_new = decision is None
+            if decision is None:
+                self.load(state)
+                self._present = None
+                decision = self._recall.compute(
+                    state.tables, timed, lambda: self._decide(act, CONSTANT)
+                )
+            known = Effect(self._after(state, waiting, decision, is_present=is_new), decision)
             self._effects.put((state.numbers[0], key), known)
-        for record, count in known.applied:
+        for record, count in known.decision.applied:
             self.applied[record] += count
         return known
+
+    def recalled(self, state: CellState, key: Hashable, read: Callable[[], Value]) -> Value:
+        """Return what `read` returns in a state; it is called if the state is new to it."""
+        found: Value | None = self._recall.find(state.tables, key)
+        if found is None:
+            self.enter(state)
+            found = self._recall.compute(state.tables, key, read)
+        return found
 
     def handle(self, event: Event, released: Step | None = None) -> list[Answer]:
         """Handle an event and return the responses to clients.
@@ -358,46 +413,87 @@ class ForkableCell:
 
     def _is_due(self) -> bool:
         """True if a deadline is over without a further event."""
-        earliest = pending.earliest(self.tables.pending)
-        return earliest is not None and earliest[0] <= self.cell.meta.now
+        now, known = self.cell.meta.now, pending.deadlines(self.tables.pending)
+        if known.first > now:
+            return False
+        earliest = known.earliest()
+        return earliest is not None and earliest[0] <= now
 
     def save(self) -> CellState:
-        """Return the present state; an equal known one if there is one."""
-        loaded, meta = self._loaded, self.cell.meta
+        """Return the present state."""
+        loaded = self._loaded
         assert loaded is not None
-        changed = self.tables.differences()
-        waiting = tuple(sorted((k, v) for k, v in self.held.ways.items() if v))
-        rest = _encode((meta.now, waiting)) if waiting or meta.now != T0 else b""
-        sums, numbers = [], []
-        for total, exchange in zip(loaded.sums, self._exchanges, strict=True):
-            for name, items in changed.items():
+        return self._after(loaded, {}, self._decide(lambda: (), frozenset()), is_present=True)
+
+    def _decide(self, act: Callable[[], Iterable[Answer]], constant: frozenset[str]) -> Decision:
+        """Return what an event does in the loaded state, but to items of some kinds."""
+        answers = tuple(act())
+        loaded = self._loaded
+        assert loaded is not None
+        changes = {
+            name: changed
+            for name, items in self.tables.differences().items()
+            if (changed := {k: v for k, v in items.items() if kind_of(k) not in constant})
+        }
+        sums = []
+        for exchange in self._exchanges:
+            total = 0
+            for name, items in changes.items():
                 before = loaded.tables[name]
                 for key, encoded in items.items():
                     if (former := before.get(key)) is not None:
                         total -= _hash_exchanged(name, key, former, exchange)
                     if encoded is not None:
                         total += _hash_exchanged(name, key, encoded, exchange)
-            sums.append(total & _MASK)
+            sums.append(total)
+        return Decision(
+            changes,
+            tuple(sums),
+            tuple((name, tuple(items)) for name, items in changes.items()),
+            self.cell.meta.now,
+            tuple(self.held.sent.items()),
+            answers,
+            tuple(self._applied.items()),
+        )
+
+    def _after(
+        self,
+        state: CellState,
+        ways: dict[Way, tuple[Step, ...]],
+        decision: Decision,
+        *,
+        is_present: bool,
+    ) -> CellState:
+        """Return the state after a decision; an equal known one if there is one."""
+        for way, steps in decision.sent:
+            ways[way] = (*ways.get(way, ()), *steps)
+        waiting = tuple(sorted((k, v) for k, v in ways.items() if v))
+        rest = _encode((decision.now, waiting)) if waiting or decision.now != T0 else b""
+        sums, numbers = [], []
+        for total, change, exchange in zip(state.sums, decision.sums, self._exchanges, strict=True):
+            sums.append((total + change) & _MASK)
             of_rest = _hash_exchanged("", "", rest, exchange) if rest else 0
-            numbers.append((total + of_rest) & _MASK)
+            numbers.append((sums[-1] + of_rest) & _MASK)
         known = self._states.get(numbers[0])
         if known is None:
-            known = CellState(
-                _changed(loaded.tables, changed),
-                (meta.now, meta.outstanding),
-                waiting,
-                tuple(sums),
-                tuple(numbers),
-                self._broken() if self._is_checked and not waiting else (),
-            )
+            tables = _changed(state.tables, decision.changes)
+            known = CellState(tables, decision.now, waiting, tuple(sums), tuple(numbers))
+            if is_present:
+                self._present = known
+            if self._is_checked and not waiting:
+                broken = self._broken(known, decision.touched)
+                known = known._replace(broken=broken) if broken else known
             self._states.put(numbers[0], known)
-        self._present = known
+        if is_present:
+            self._present = known
         return known
 
-    def _broken(self) -> tuple[str, ...]:
-        """Check the items that the last step touched; the others hold as before it."""
-        touched = {name: self.tables[name].touched() for name in TABLE_NAMES}
-        return tuple(check(self.cell, Touched({n: keys for n, keys in touched.items() if keys})))
+    def _broken(
+        self, state: CellState, touched: tuple[tuple[str, tuple[str, ...]], ...]
+    ) -> tuple[str, ...]:
+        """Check the items that the last step changed; the others hold as before it."""
+        key = state.now, "check", touched
+        return self.recalled(state, key, lambda: tuple(check(self.cell, Touched(dict(touched)))))
 
 
 def _changed(tables: Tables, changes: Mapping[str, Changes]) -> Tables:

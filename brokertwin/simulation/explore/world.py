@@ -9,6 +9,7 @@ that both find the same states of the brokers.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from hashlib import blake2b
 from itertools import permutations, product
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import msgspec
 
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import API_KEYS, api_of_key
-from brokertwin.simulation.explore.api import Fault, Invariant, Model, Send
+from brokertwin.simulation.explore.api import Between, Fault, Invariant, Model, Send
 from brokertwin.simulation.explore.invariants import CellHolds, View
 from brokertwin.simulation.explore.machine import (
     CLUSTER,
@@ -27,6 +28,8 @@ from brokertwin.simulation.explore.machine import (
     Effect,
     ForkableCell,
     Recent,
+    Waiting,
+    Way,
     error_codes,
     exchanged_bytes,
     response_code,
@@ -45,7 +48,7 @@ from brokertwin.state.replication import network
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
 KNOWN_MAX = 100_000
-"""Facts, requests and verdicts kept at least, of each kind."""
+"""States of clients whose requests are kept at least."""
 
 SETUP_TRIES = 10
 SYMMETRIC_NAME_MIN = 6
@@ -212,9 +215,7 @@ class Explorer:
         self._ids = {name: at for at, name in enumerate(model.cluster.transactional_ids)}
         self.view = View(self.machine, model)
         self._now = T0
-        self._facts: Recent[int, Facts] = Recent(KNOWN_MAX)
         self._offers: Recent[tuple[int, Any], tuple[Send, ...]] = Recent(KNOWN_MAX)
-        self._verdicts: Recent[tuple[Any, ...], str] = Recent(KNOWN_MAX)
 
     def _overriding(self, method: str) -> list[tuple[int, Invariant]]:
         """Return the invariants with a method of their own, and their numbers."""
@@ -327,20 +328,18 @@ class Explorer:
         return known
 
     def _facts_of(self, cell: CellState) -> Facts:
-        known = self._facts.get(cell.numbers[0])
-        if known is None:
-            self.machine.enter(cell)
-            table, places = self.machine.tables.cluster, self.view.places()
-            self.view.begin(cell)
-            stopped = [each for each in self._faulty if network.is_stopped(table, each)]
-            known = Facts(
-                frozenset(b for b in self._settings.brokers if network.serves(table, b)),
-                tuple(each for each in stopped if not network.is_starting(table, each)),
-                frozenset(each for each in self._faulty if network.is_isolated(table, each)),
-                tuple(place for place in places if self.view.leader(*place) < 0),
-            )
-            self._facts.put(cell.numbers[0], known)
-        return known
+        return self.machine.recalled(cell, "facts", lambda: self._read_facts(cell))
+
+    def _read_facts(self, cell: CellState) -> Facts:
+        self.view.begin(cell)
+        table, places = self.machine.tables.cluster, self.view.places()
+        stopped = [each for each in self._faulty if network.is_stopped(table, each)]
+        return Facts(
+            frozenset(b for b in self._settings.brokers if network.serves(table, b)),
+            tuple(each for each in stopped if not network.is_starting(table, each)),
+            frozenset(each for each in self._faulty if network.is_isolated(table, each)),
+            tuple(place for place in places if self.view.leader(*place) < 0),
+        )
 
     def _client_steps(self, world: World, serving: frozenset[int]) -> Iterator[Step]:
         left = world.left
@@ -403,7 +402,7 @@ class Explorer:
 
     def take(self, world: World, step: Step) -> World:
         """Return the state after a step."""
-        self._now = world.cell.meta[0]
+        self._now = world.cell.now
         kind = step[0]
         self.taken[kind] += 1
         if kind in ("call", "late", "lost"):
@@ -496,16 +495,14 @@ class Explorer:
 
     def _deliver(self, world: World, way: tuple[str, int, int]) -> World:
         """Deliver the oldest message of a pair of machines."""
+        step = dict(world.cell.waiting)[way][0]
         if self.is_traced:
-            self.trace.append(_between(way, dict(world.cell.waiting)[way][0]))
-
-        def act() -> Iterable[Answer]:
-            ways = self.machine.held.ways
-            step, *later = ways[way]
-            ways[way] = tuple(later)
-            return self._tick(self._now, step)
-
-        return self._answer(world, self.machine.effect(world.cell, way, act))
+            self.trace.append(_between(way, step))
+        key = way, _encode(step)
+        effect = self.machine.effect(
+            world.cell, key, lambda: self._tick(self._now, step), released=way
+        )
+        return self._answer(world, effect)
 
     def _tick(self, time: int, step: Any = None) -> list[Answer]:
         event = Event(id="tick", cluster=CLUSTER, time=time, kind=Kind.TICK)
@@ -516,8 +513,14 @@ class Explorer:
         self._tell(Happening.WAIT, "", "", f"{wait_ms} ms pass", wait_ms)
         world = world._replace(left=_spent(world.left, Fault.WAIT))
         time = self._now + wait_ms
-        effect = self.machine.effect(world.cell, (Fault.WAIT,), lambda: self._tick(time))
-        return self._answer(world, effect)
+
+        def act() -> Iterable[Answer]:
+            pending = self.machine.tables.pending
+            keys = pending.keys()
+            assert all(key in pending for key in keys)  # notes them: each may have a deadline
+            return self._tick(time)
+
+        return self._answer(world, self.machine.effect(world.cell, (Fault.WAIT,), act))
 
     def _crash(self, world: World, number: int) -> World:
         client, run = self.model.clients[number], world.clients[number]
@@ -594,14 +597,20 @@ class Explorer:
             kind=KINDS[fault],
         )
 
+        ways = dict(world.cell.waiting)
+        dropped = _cut(world.cell.waiting, broker, fault)
+        unread = [each for way in dropped for each in ways[way] if isinstance(each, MetadataRead)]
+
         def act() -> Iterable[Answer]:
-            self._cut_ways(broker, fault)
+            for read in unread:
+                self._unread(broker, fault, read)
             answers = self.machine.handle(event)
             if fault is Fault.KILL and self.model.faults.loses_cache:
                 self._lose_records(broker)
             return answers
 
-        effect = self.machine.effect(world.cell, (fault, broker), act)
+        key = fault, broker, _encode([read.record for read in unread])
+        effect = self.machine.effect(world.cell, key, act, dropped=frozenset(dropped))
         return self._answer(self._after_intervention(world, fault, broker), effect)
 
     def _lose_records(self, broker: int) -> None:
@@ -624,28 +633,11 @@ class Explorer:
         late = tuple(each for each in world.late if each.send.broker != broker)
         return world._replace(late=late)
 
-    def _cut_ways(self, broker: int, fault: Fault) -> None:
-        """Drop messages on the connections of a broker that end; metadata is read later."""
-        ways, table = self.machine.held.ways, self.machine.tables.cluster
-        if fault in (Fault.START, Fault.REJOIN):
-            return
-        for way in list(ways):
-            kind, sender, receiver = way
-            if broker not in (sender, receiver):
-                continue
-            if kind == "replica" or (fault in (Fault.STOP, Fault.KILL) and kind == "request"):
-                del ways[way]
-            elif kind == "metadata" and fault is not Fault.ISOLATE:
-                for read in ways.pop(way):
-                    if isinstance(read, MetadataRead):
-                        self._unread(table, broker, fault, read)
-
-    def _unread(self, table: Any, broker: int, fault: Fault, read: MetadataRead) -> None:
-        state = network._network(table)
-        if fault is Fault.SEVER:
-            state.unread.setdefault(broker, []).append(read.record)
-        else:
-            state.missed.setdefault(broker, []).append(read.record)
+    def _unread(self, broker: int, fault: Fault, read: MetadataRead) -> None:
+        """Keep metadata of a broken connection, which the broker reads later."""
+        state = network._network(self.machine.tables.cluster)
+        unread = state.unread if fault is Fault.SEVER else state.missed
+        unread.setdefault(broker, []).append(read.record)
 
     def _elect(self, world: World, topic: str, partition: int) -> World:
         wanted = [{"topic": topic, "partitions": [partition]}]
@@ -742,27 +734,38 @@ class Explorer:
     def violation(self, world: World) -> str | None:
         """Return the name of the first violated invariant and its text."""
         cell = world.cell
-        self._facts_of(cell)  # now, while the cell is loaded
-        self.view.begin(cell)
         for number, ghost in enumerate(world.ghosts):
             invariant = self._invariants[number]
-            key = cell.numbers[0], cell.broken, number, ghost
             try:
-                text = self._verdicts.get(key)
+                hash(ghost)
             except TypeError as error:
                 raise ModelError(f"a ghost of {invariant.name} is not constant: {error}") from None
-            if text is None:
-                text = invariant.check(ghost, self.view)
-                if text is None:
-                    text = ""
-                elif not isinstance(text, str):
-                    raise ModelError(
-                        f"{invariant.name}.check returns {text!r}, neither a sentence nor None"
-                    )
-                self._verdicts.put(key, text)
+            key = "verdict", number, ghost, cell.broken, bool(cell.waiting)
+            read = partial(self._verdict, cell, invariant, ghost)
+            text = self.machine.recalled(cell, key, read)
             if text:
                 return f"{invariant.name}: {text}"
         return None
+
+    def _verdict(self, cell: CellState, invariant: Invariant, ghost: Any) -> str:
+        self.view.begin(cell)
+        text = invariant.check(ghost, self.view)
+        if text is not None and not isinstance(text, str):
+            raise ModelError(
+                f"{invariant.name}.check returns {text!r}, neither a sentence nor None"
+            )
+        return text or ""
+
+
+def _cut(waiting: Waiting, broker: int, fault: Fault) -> list[Way]:
+    """Return the ways of a broker whose connections end."""
+    kinds: dict[Fault, tuple[Between, ...]] = {
+        Fault.STOP: tuple(Between),
+        Fault.KILL: tuple(Between),
+        Fault.ISOLATE: (Between.REPLICA,),
+        Fault.SEVER: (Between.REPLICA, Between.METADATA),
+    }
+    return [way for way, _ in waiting if way[0] in kinds.get(fault, ()) and broker in way[1:]]
 
 
 def _free_id(cell: CellState, name: str) -> str:

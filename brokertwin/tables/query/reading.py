@@ -317,13 +317,13 @@ def batch_of(checkpoint: Path, as_of: Moment | None) -> int:
     newest = committed(checkpoint)
     kept = checkpoint_log.kept(checkpoint)
     begun = {batch: checkpoint_log.begun_ms(checkpoint, batch) for batch in kept}
-    found = [batch for batch in kept if batch <= newest and begun[batch] <= as_of.ms]
-    if not found:
+    batches = [batch for batch in kept if batch <= newest and begun[batch] <= as_of.ms]
+    if not batches:
         raise UserError(
             f"{checkpoint} has no state at {_at(as_of.ms)}.",
             f"Its oldest micro-batch, {kept[0]}, started at {_at(begun[kept[0]])}.",
         )
-    return found[-1]
+    return batches[-1]
 
 
 def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None:
@@ -354,11 +354,11 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:
     from brokertwin.sinks import snapshot_store
 
     path = snapshot_at(directory, as_of)
-    found = snapshot_store.manifest(path)
-    version = found.state_version
+    manifest = snapshot_store.manifest(path)
+    version = manifest.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = stored_states.in_this_version(f"the snapshot {path}", stored)
-    return StoredState(cells, f"after micro-batch {found.batch} ({path.name})")
+    return StoredState(cells, f"after micro-batch {manifest.batch} ({path.name})")
 
 
 def snapshot_at(directory: Path, as_of: Moment | None) -> Path:
@@ -378,18 +378,18 @@ def _name_of(directory: Path, as_of: Moment | None) -> str | None:
 
     if as_of is None:
         return None
-    found = [
+    snapshots = [
         each
         for each in snapshot_store.list_all(directory)
         if each.batch == as_of.batch or (as_of.ms is not None and each.taken_ms <= as_of.ms)
     ]
-    if not found:
+    if not snapshots:
         what = f"micro-batch {as_of.batch}" if as_of.ms is None else _at(as_of.ms)
         raise UserError(
             f"There is no snapshot of {what} in {directory}.",
             "List the snapshots with: brokertwin snapshot list",
         )
-    return found[-1].name
+    return snapshots[-1].name
 
 
 def _at(ms: int) -> str:

@@ -253,8 +253,8 @@ class StateReader(_FilteringReader):
         assert isinstance(partition, _Part)
         path, batch, cell = partition.path, partition.batch, partition.part
         if path is None:
-            found = reading.read(self.path, as_of=self.as_of)
-            return self.selected(iter(found.rows(self.kind.replace("-", "_"))))
+            tables = reading.read(self.path, as_of=self.as_of)
+            return self.selected(iter(tables.rows(self.kind.replace("-", "_"))))
         wanted = None if self.kind in ACROSS_CELLS else [cell]
         if batch is not None:
             known = facts.read(path)
@@ -307,8 +307,8 @@ class CompactedTopic(NamedTuple):
         """Return the columns of a row; None for a foreign one."""
         try:
             if self.cluster is None:
-                found = msgspec.json.decode(row.value or row.key or b"")
-                named = {each.name: found.get(each.name) for each in self.schema.columns}
+                document = msgspec.json.decode(row.value or row.key or b"")
+                named = {each.name: document.get(each.name) for each in self.schema.columns}
             else:
                 named = _job_offset(self.cluster, row)
         except (ValueError, AttributeError):
@@ -416,8 +416,8 @@ class TopicStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a range; foreign ones are left out."""
         types = {column.name: column.type for column in self.topic.schema.columns}
-        found = (self.topic.row(row) for row in self.topic.read(*partition.value))
-        return _tuples((row for row in found if row is not None), types, self.names)
+        rows = (self.topic.row(row) for row in self.topic.read(*partition.value))
+        return _tuples((row for row in rows if row is not None), types, self.names)
 
 
 def _ranges(bounds: Mapping[int, tuple[int, int]]) -> list[InputPartition]:

@@ -67,8 +67,11 @@ EPOCHS = frozenset({"memberEpoch", "groupEpoch", "assignmentEpoch"})
 """Epochs of groups, relative to the first one of the scenario, because a coordinator also bumps
 them when it learns of a new topic."""
 
-UNSORTED = frozenset({"records", "flags", "synonyms", "apiKeys"})
+UNSORTED = frozenset({"records", "flags", "synonyms", "apiKeys", "abortedTransactions"})
 """Lists that keep their order. All others are sorted: their order depends on generated ids."""
+
+POSITIONAL = frozenset({"errorCode", "errorMessage", "matchingAcls"})
+"""Elements with these fields alone are in the order of the request's."""
 
 NULL_AS_EMPTY = frozenset({"abortedTransactions", "records", "recordErrors"})
 LEFT_OUT = frozenset(
@@ -141,7 +144,7 @@ class Normalizer:
         return self._leaf(value, key, is_final)
 
     def _list(self, value: list[Any], key: str, is_final: bool) -> list[Any]:
-        if key not in UNSORTED:
+        if key not in UNSORTED and not all(map(_is_positional, value)):
             value = sorted(value, key=lambda each: _text_of(self._value(each, key, False)))
         return [self._value(each, key, is_final) for each in value]
 
@@ -209,6 +212,10 @@ class Normalizer:
         return self._symbols.get(("node", int(number)), number)
 
 
+def _is_positional(element: Any) -> bool:
+    return isinstance(element, dict) and element.keys() <= POSITIONAL
+
+
 def _decoded(text: str) -> str:
     """Return bytes as Latin-1 text, from base64."""
     try:
@@ -250,7 +257,12 @@ def _is_own(element: Any, world: World) -> bool:
     return isinstance(element, str) and (world.prefix in element or element in own)
 
 
-KEYED: Mapping[str, tuple[str, ...]] = {"configs": ("name",)}
+KEYED: Mapping[str, tuple[str, ...]] = {
+    "configs": ("name",),
+    "partitions": ("partitionIndex", "partition"),
+    "results": ("name", "topicName", "resourceName"),
+    "topics": ("name", "topic", "topicName"),
+}
 """Lists that are compared by key in all APIs, besides those of `KafkaApi.unordered`."""
 
 

@@ -29,7 +29,7 @@ CAPTURE = "fetch_session_assign"
 EVERY_BATCH = ("--snapshot-every", "1 batch")
 CHECKED = ("--snapshot-suite", "default", "--check-every", "1 batch", "--check-policy", "hold")
 KINDS = ("snapshot", "requests", "responses", "records")
-SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "120"}
+SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "40"}
 
 
 def assert_progress_is_reported(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
@@ -86,7 +86,8 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
 ) -> None:
     bench = commands.bench
     placement.write(bench.client, bench.prefix, job.placements(bench.settings))
-    code, out, _ = commands.call("send", str(CAPTURES / f"{CAPTURE}.jsonl.gz"), "--json")
+    sending = ("send", str(CAPTURES / f"{CAPTURE}.jsonl.gz"), "--json", "--pack", "3")
+    code, out, _ = commands.call(*sending)
     sent = json.loads(out)["sent"]
     assert (code, sent) == (0, 513)
 

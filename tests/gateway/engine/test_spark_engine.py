@@ -27,11 +27,23 @@ from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.engine import response_reader, spark_engine
-from brokertwin.gateway.engine.engine import EdgeRequest, NoResponseError, internal_header
+from brokertwin.gateway.engine.engine import (
+    EdgeRequest,
+    EngineResponse,
+    NoResponseError,
+    internal_header,
+)
 from brokertwin.gateway.engine.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS, SparkEngine
 from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.topic_reader import ID_HEADER, TopicRow, consumer, is_end, row_of
+from brokertwin.kafka_io.topic_reader import (
+    ID_HEADER,
+    TopicRow,
+    consumer,
+    events_of,
+    is_end,
+    row_of,
+)
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import decode_response
@@ -42,7 +54,7 @@ from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core import outputs
 from brokertwin.state.core.api import NotBuilt
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
-from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.outputs import Output
 from brokertwin.streaming.job import job
 from tests.support.batches import batch
 from tests.support.configs import BROKER, SET, Change, Real, alter
@@ -102,9 +114,8 @@ class HandDrivenJob:
         producer.flush()
 
     def _rows(self, row: TopicRow) -> list[Output]:
-        position = Position(row.partition, row.offset, row.timestamp, row.key)
-        found = self._cell.handle(row.value or b"", position)
-        return [output for output in found if output.topic == outputs.RESPONSES]
+        decided = (self._cell.handle(e.value or b"", e.position) for e in events_of(row))
+        return [row for rows in decided for row in rows if row.topic == outputs.RESPONSES]
 
 
 @pytest.fixture
@@ -120,7 +131,7 @@ def engine_of(made: HandDrivenJob, **options: Any) -> SparkEngine:
     return engine_for(made.bench, "a", **options)
 
 
-def events_of(made: HandDrivenJob) -> list[dict[str, Any]]:
+def events_in(made: HandDrivenJob) -> list[dict[str, Any]]:
     """Return the events of clients, without those that gateways send about settings."""
     events = made.bench.documents("requests")
     return [event for event in events if event.get("kind") != Kind.TELL_SETTINGS]
@@ -231,7 +242,7 @@ def test_request_pending_in_a_cell_waits_as_long_as_the_job_runs(
         hand_driven.stop()
         assert client.is_closed()
         seconds = time.monotonic() - started
-    probes = [row for row in events_of(hand_driven) if row.get("broker", 1) == 1]
+    probes = [row for row in events_in(hand_driven) if row.get("broker", 1) == 1]
     count = sum(row.get("connection", "").endswith("-probe") for row in probes)
     assert 2 <= count <= seconds / (PATIENCE_S / 2) + 1
 
@@ -387,7 +398,23 @@ def test_oversized_event_is_an_error_response(hand_driven: HandDrivenJob) -> Non
             return await running.engine.submit(EdgeRequest(1, "c1", "User:a", "", header, body))
 
         assert running.run(submit()).error["reason"] == "too large"
-    assert events_of(hand_driven) == []
+    assert events_in(hand_driven) == []
+
+
+def test_requests_of_one_turn_of_the_loop_are_one_row(hand_driven: HandDrivenJob) -> None:
+    hand_driven.start()
+    with serving(engine_of(hand_driven)) as running:
+        header = internal_header(METADATA, 9, None)
+        names = [f"c{number}" for number in range(30)]
+
+        async def submit() -> list[EngineResponse]:
+            requests = (EdgeRequest(1, c, "User:a", "", header, {"topics": []}) for c in names)
+            return list(await asyncio.gather(*map(running.engine.submit, requests)))
+
+        assert [response.error for response in running.run(submit())] == [None] * len(names)
+    assert [event["connection"].rpartition("-")[2] for event in events_in(hand_driven)] == names
+    (place,) = {(row.partition, row.offset) for row in hand_driven.bench.all_rows("requests")}
+    assert place[1] == 0
 
 
 def test_event_contains_its_origin(hand_driven: HandDrivenJob) -> None:
@@ -396,7 +423,7 @@ def test_event_contains_its_origin(hand_driven: HandDrivenJob) -> None:
         metadata(client)
         hand_driven.stop()
         incarnation = running.engine._events.incarnation
-    (event,) = events_of(hand_driven)
+    (event,) = events_in(hand_driven)
     assert event["id"] == f"{incarnation}-1"
     assert event["connection"] == f"{incarnation}-c1"
     assert (event["host"], event.get("broker", 1), event.get("replyTo", 0)) == ("127.0.0.1", 1, 0)
@@ -414,7 +441,7 @@ def test_closed_connection_is_sent_only_with_share_sessions(
         with running.client() as client:
             client.call("SHARE_FETCH", 2)
         wait_until(lambda: running.gateway.connections == 0)
-    events = events_of(hand_driven)
+    events = events_in(hand_driven)
     assert [event.get("kind") for event in events] == [None, None, "disconnect"]
     requested, ended = events[1:]
     assert (ended["connection"], ended.get("broker", 1)) == (requested["connection"], 1)
@@ -428,7 +455,7 @@ def test_submitted_events_are_written_before_closing(hand_driven: HandDrivenJob)
         with running.client() as produces:
             produces.send("PRODUCE", 9, produce_body("any", batch(b"a")))
             time.sleep(0.01)
-    events = events_of(hand_driven)
+    events = events_in(hand_driven)
     apis = [event["requestHeader"]["requestApiKey"] for event in events]
     assert apis in ([METADATA], [METADATA, PRODUCE])
 

@@ -20,7 +20,7 @@ from brokertwin.gateway.records.job_cleaner import CellState, JobCleaner, JobSta
 from brokertwin.kafka_io import topics
 from brokertwin.protocol import record_batches as records
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core.outputs import DEAD_LETTERS, SEGMENTS, Position
+from brokertwin.state.core.outputs import DEAD_LETTERS, SEGMENTS
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
@@ -93,8 +93,7 @@ class Compacted:
             if row.offset < self._read.get(row.partition, 0):
                 continue
             self._read[row.partition] = row.offset + 1
-            place = Position(row.partition, row.offset, row.timestamp, row.key)
-            for made in self.cell.handle(row.value or b"", place):
+            for made in self.cell.handle(row.value or b"", row.position):
                 if made.topic == SEGMENTS:
                     topic = topics.full_name(self.bench.prefix, SEGMENTS)
                     writer.produce(topic, made.value, made.key)

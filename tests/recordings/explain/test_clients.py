@@ -1,5 +1,6 @@
 """The story of a client, of what recorded brokers answered."""
 
+import msgspec
 import pytest
 
 from brokertwin.errors import UserError
@@ -54,6 +55,18 @@ def test_lost_fetch_session_has_its_last_user() -> None:
     recording.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
     *_, last = ClientTimeline(recording.exchanges, "a").story()
     assert "Sessions that were opened in between: client b (1)." in last.refused[0].because
+
+
+def test_a_response_within_a_millisecond_counts_in_the_median() -> None:
+    recording = SyntheticRecording()
+    told = []
+    for latency_ms in (0.0, 0.0, 4.0, *[-1.0] * 4):
+        recording.init("a", 0)
+        told.append(
+            msgspec.structs.replace(recording.exchanges[-1], is_text=True, latency_ms=latency_ms)
+        )
+    shown = "INIT_PRODUCER_ID: 7 requests, median 0 ms, longest 4 ms"
+    assert shown in ClientTimeline(told, "a").ending()
 
 
 def test_unknown_client_lists_the_existing_ones() -> None:

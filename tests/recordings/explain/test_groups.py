@@ -172,9 +172,7 @@ def test_member_that_came_back_has_not_left() -> None:
     history.join(200, "a", 2)
     history.beat(300, "a", Error.UNKNOWN_MEMBER_ID)
     (result,) = reasons(history.story(), Error.UNKNOWN_MEMBER_ID)
-    assert result.startswith(
-        "The session of member a has ended: its last request is client a's JOI"
-    )
+    assert result.startswith("The coordinator removed member a: its last request is client a's JOI")
 
 
 def test_the_same_offset_again_does_not_go_back() -> None:

@@ -212,10 +212,15 @@ def test_offsets_out_of_range_have_the_start_or_the_end_of_the_log(tmp_path: Pat
     assert beyond == f"Offset 99 was requested; {end}."
     by = "client a's DELETE_RECORDS at 12:00:05.000 (told.jsonl:6)"
     assert below == f"Offset 2 was requested; {by} deleted the records before 6."
-    found = lines(tmp_path, metadata(1, 0), low, fetch(0, 10, offset=9, start=6))
-    assert reasons(found.story(), code) == [
-        "Offset 2 was requested; the log begins at 6, as told.jsonl:3 shows (12:00:02.000)."
-    ]
+    start = fetch(0, 10, offset=9, start=6)
+    for told, place, unknown in (
+        ((low, start), "told.jsonl:3 shows (12:00:02.000)", "; its end before is not recorded"),
+        ((start, low), "told.jsonl:2 shows (12:00:01.000)", ""),
+        ((fetch(0, 9), low, start), "told.jsonl:4 shows (12:00:03.000)", ""),
+    ):
+        found = lines(tmp_path, metadata(1, 0), *told)
+        expected = f"Offset 2 was requested; the log begins at 6, as {place}{unknown}."
+        assert reasons(found.story(), code) == [expected]
 
 
 def test_a_later_start_of_the_log_is_no_reason_if_it_may_be_newer(tmp_path: Path) -> None:

@@ -294,6 +294,7 @@ WRAPPERS = {
     "kafka-go, glog": [
         f"I1120 09:12:05.412448  12 k.go:1] a#consumer-1 {each}" for each in (SENT, GOT, FAILED)
     ],
+    "pino-pretty, singleLine": [f"[{AT}] ERROR (71): {BEAT} {json.dumps(FIELDS)}"],
     "KafkaJS on Lambda": [f"{AT}\tc6af9ac6\tERROR\t{json.dumps({'message': BEAT, **FIELDS})}"],
     "franz-go, zap": [
         json.dumps({"level": "debug", "ts": 1795165925.412, "msg": message} | fields)
@@ -326,6 +327,33 @@ def test_the_lines_of_other_loggers_are_read(tmp_path: Path, kind: str) -> None:
     assert beat.api == "HEARTBEAT"
     assert [each.code for each in beat.refused] == [25]
     assert beat.time == 1795165925412
+
+
+PINO_PRETTY = f"[{AT}] ERROR (71): {BEAT}\n" + "".join(
+    f"    {name}: {json.dumps(value)}\n" for name, value in FIELDS.items()
+)
+INSPECTED = f"""\
+{{
+  namespace: 'Connection',
+  log: {{
+    timestamp: '{AT}',
+    message: '{BEAT}',
+    correlationId: 7,
+    error: 'The coordinator is not aware of this member'
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("text", [PINO_PRETTY, INSPECTED], ids=["pino-pretty", "util.inspect"])
+def test_fields_of_kafkajs_on_lines_of_their_own_are_refused_with_what_to_do(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(text)
+    with pytest.raises(UserError, match="debug log of a KafkaJS client") as raised:
+        _clients(Where(files=[file]), "a")
+    assert "JSON.stringify, not util.inspect; with pino-pretty's singleLine" in raised.value.hint
 
 
 def test_java_util_logging_writes_the_time_before_the_message(tmp_path: Path) -> None:

@@ -98,7 +98,6 @@ FETCH 3 | the kafka reader got an unknown error reading partition 0 of orders at
 Unknown Topic Or Partition
 FETCH 1 | the kafka reader is reading before the first offset for partition 0 of orders, skipping
 none | Failed to join group g1: EOF
-none | error writing messages to orders (partition 0, attempt 2): dial tcp: i/o timeout
 """
 """The refusal, and the message; C is the client's name in it, {G} a generation."""
 
@@ -118,6 +117,24 @@ def test_a_refusal_in_words(tmp_path: Path, line: str) -> None:
     (entry,) = _clients(Where(files=[file]), client).story()
     assert [f"{entry.api} {each.code}" for each in entry.refused] == [refused]
     assert entry.time == 1795165925412
+
+
+LINES_OF_OTHERS = """\
+Failed to join group chess: [25] seats are taken
+error writing messages to the printer (attempt 2): [6] out of paper
+Heartbeat failed for group sensors because it is offline
+Heartbeat: local member_id is m-1
+Attempt to join group beta was answered with [Error 25] by the web server
+OffsetCommit failed for group beta: [Error 28] no space is left
+[Tenant clientId=reader-a, plan=free] JoinGroup failed: The account is locked
+JoinGroup failed: The account is locked, see Attempt to join group beta
+error writing messages to orders (partition 0, attempt 2): dial tcp: i/o timeout
+"""
+
+
+@pytest.mark.parametrize("line", LINES_OF_OTHERS.splitlines())
+def test_a_line_of_the_application_in_similar_words_is_no_refusal(line: str) -> None:
+    assert client_refusals.refusal_in(f"INFO 7 --- [c-1] app : {line}") is None
 
 
 def test_refusals_with_other_correlation_ids_are_others(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.pipeline import FileReading
-from brokertwin.recordings.formats.stamps import DateOrder, order_of_dates
+from brokertwin.recordings.formats.stamps import ZONES_H, DateOrder, order_of_dates
 from tests.support.requestlogs import read
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -49,6 +49,38 @@ def test_a_time_with_a_zone_uses_it(zone: str) -> None:
     hours = {"Z": 0.0, "+0000": 0.0, " +02:00": 2.0, "-0330": -3.5}[zone]
     time = datetime(2026, 7, 1, 12, 30, 1, tzinfo=timezone(timedelta(hours=hours)))
     assert LineClock(BERLIN, NO_ORDER).ms(f"2026-07-01T12:30:01{zone} x".encode()) == ms(time)
+
+
+ABBREVIATED = {
+    "UTC": ("Z", "UTC"),
+    "Europe/London": ("GMT", ""),
+    "Europe/Lisbon": ("WET", "WEST"),
+    "Europe/Berlin": ("CET MEZ", "CEST MESZ"),
+    "Europe/Athens": ("EET", "EEST"),
+    "Europe/Moscow": ("MSK", ""),
+    "Asia/Tokyo": ("JST", ""),
+    "Asia/Seoul": ("KST", ""),
+    "Australia/Sydney": ("AEDT", "AEST"),
+    "Pacific/Auckland": ("NZDT", "NZST"),
+    "America/New_York": ("EST", "EDT"),
+    "America/Chicago": ("CST", "CDT"),
+    "America/Denver": ("MST", "MDT"),
+    "America/Los_Angeles": ("PST", "PDT"),
+}
+"""Zones with their abbreviations in January and in July."""
+
+
+@pytest.mark.parametrize("zone", ABBREVIATED)
+def test_an_abbreviation_has_the_offset_of_its_zone(zone: str) -> None:
+    for month, names in zip((1, 7), ABBREVIATED[zone], strict=True):
+        for name in names.split():
+            offset = datetime(2026, month, 1, tzinfo=ZoneInfo(zone)).utcoffset()
+            assert timedelta(hours=ZONES_H[name]) == offset, name
+
+
+def test_every_abbreviation_is_compared_with_its_zone() -> None:
+    names = {name for pair in ABBREVIATED.values() for each in pair for name in each.split()}
+    assert names == ZONES_H.keys()
 
 
 def test_a_time_without_fraction_is_exact_to_a_second() -> None:

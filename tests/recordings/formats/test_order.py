@@ -18,10 +18,10 @@ def test_documents_are_sorted_by_time_and_position(
     documents: list[tuple[int, bytes, bool]], run_bytes: int
 ) -> None:
     with Sorter(run_bytes) as sorter:
-        for time, document, is_marked in documents:
-            sorter.add(time, document, is_marked)
+        for time, document, mark in documents:
+            sorter.add(time, document, mark)
         assert len(sorter) == len(documents)
-        sorted_ones = [(entry.time, entry.document, entry.is_marked) for entry in sorter]
+        sorted_ones = [(entry.time, entry.document, entry.mark) for entry in sorter]
     assert sorted_ones == sorted(documents, key=lambda one: one[0])
 
 

@@ -287,6 +287,22 @@ def test_lines_of_another_time_are_no_copies(tmp_path: Path) -> None:
     assert dict(summary.left) == {("", "a copy of a line that came before"): 4}
 
 
+@pytest.mark.parametrize(
+    "separators",
+    [(", ", ": "), (", ", ":"), (",", " :"), (",\t", ":"), (",\r", ":")],
+    ids=["both", "comma", "colon", "tab", "carriage return"],
+)
+def test_a_copy_with_other_spaces_is_a_copy(tmp_path: Path, separators: tuple[str, str]) -> None:
+    line = LINE.replace('"request":{"topics":[]}', '"request":{"topics":[],"a":[1,2]}')
+    begin, end = line.index("{"), line.rindex("}") + 1
+    spaced = json.dumps(json.loads(line[begin:end]), separators=separators)
+    file = tmp_path / "broker-1.log"
+    file.write_bytes(f"{line}\n{line[:begin]}{spaced}{line[end:]}\n".encode())
+    documents, summary = read(file)
+    assert [document.place for document in documents] == ["broker-1.log:1"]
+    assert dict(summary.left) == {("", "a copy of a line that came before"): 1}
+
+
 def test_line_that_is_decoded_once_has_the_same_document() -> None:
     lines = [line for path in logs_of("steady") for line in read_lines([path])][::20]
     count = 0

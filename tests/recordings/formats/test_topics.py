@@ -13,7 +13,6 @@ from brokertwin.recordings.formats.topics import DEAD_LETTER, OTHER_KIND, REPEAT
 from brokertwin.recordings.replay import recording
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
-from brokertwin.state.core.outputs import Position
 from brokertwin.streaming.job import job
 from brokertwin.streaming.job.handover import prepare
 from tests.support.audits import CAPTURES, lines
@@ -39,8 +38,7 @@ def completed(kafka: str, directory: Path, event_time: str = "recorded") -> JobB
     producer = Producer(topics.writer_configuration(bench.client))
     topic = topics.full_name(bench.prefix, outputs.RESPONSES)
     for row in bench.all_rows(topics.REQUESTS):
-        position = Position(row.partition, row.offset, row.timestamp, row.key)
-        for made in cell.handle(row.value or b"", position):
+        for made in cell.handle(row.value or b"", row.position):
             if made.topic == outputs.RESPONSES:
                 for _ in range(1 + row.offset % 2):  # a micro-batch that ran again
                     headers = {"id": made.id.encode()}

@@ -159,6 +159,23 @@ def test_whole_seconds_do_not_show_that_a_join_waited(whole_seconds_in: str) -> 
     assert by == ["b"] * is_precise
 
 
+@pytest.mark.parametrize("begins_before", [True, False])
+def test_a_log_that_begins_within_a_rebalance_does_not_show_what_began_it(
+    begins_before: bool,
+) -> None:
+    recording = SyntheticRecording()
+    if begins_before:
+        for client in "ab":
+            recording.join(client, 4, ["a", "b"], at=0)
+    recording.join("b", 5, at=1_000, end=4_000)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 4}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=3_000)
+    recording.join("a", 5, ["a", "b"], at=3_500, end=4_000)
+    found = History(recording.exchanges).found(GROUPS, GroupRefused)
+    by = [e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)]
+    assert by == ["b"] * begins_before
+
+
 def test_a_departure_before_the_recording_shows_a_generation_is_charged_with_none() -> None:
     recording = SyntheticRecording()
     recording.leave("stranger")
@@ -307,12 +324,20 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     assert refusal(recording) == ()
 
 
-def test_the_session_timeout_of_a_consumer_group_is_the_brokers() -> None:
+def test_a_session_timeout_that_is_not_recorded_may_not_be_what_ended_a_membership() -> None:
     recording = SyntheticRecording()
     beat(recording, "m", 3, 3)
     beat(recording, "m", 3, 0, Error.UNKNOWN_MEMBER_ID)
     (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
-    assert "session timeout of the broker" in sentences.cause(found)
+    said = sentences.cause(found)
+    assert "removed member m" in said and "session timeout of the broker, or did" in said
+    recording = SyntheticRecording()
+    heartbeat(recording, "a", 1, member="a")
+    recording.join("a", 2)
+    heartbeat(recording, "a", 1, Error.UNKNOWN_MEMBER_ID, member="a")
+    (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
+    said = sentences.cause(found)
+    assert "removed member a" in said and "or did not join again within max.poll" in said
 
 
 @pytest.mark.parametrize(("broker", "connection"), [(1, "c"), (1, "d"), (2, "c")])

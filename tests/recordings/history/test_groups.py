@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+import msgspec
+import pytest
+
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.history.brokers import BrokerPresence, BrokerSpan, BrokerState
 from brokertwin.recordings.history.exchange import KnownFacts, exchange_of
 from brokertwin.recordings.history.findings import (
     Finding,
@@ -16,7 +20,7 @@ from brokertwin.recordings.history.groups import group_of
 from brokertwin.recordings.history.memberships import STORM
 from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.replay.recording import Exchange
-from tests.support.synthetic_recording import GROUP, PRODUCER, SyntheticRecording
+from tests.support.synthetic_recording import GROUP, PRODUCER, START, SyntheticRecording
 
 
 def emitted(exchanges: Sequence[Exchange]) -> list[Finding]:
@@ -134,3 +138,41 @@ def test_a_join_after_a_refusal_for_a_rebalance_is_not_its_cause() -> None:
     recording.join("a", 2, ["a"], at=2_000, end=2_003)
     refused = [e for e in emitted(recording.exchanges) if e.error == Error.REBALANCE_IN_PROGRESS]
     assert [each for each in refused if each.causes] == []
+
+
+RESTART = [
+    BrokerSpan(BrokerState.LEAVING, START + 6_000, START + 6_000),
+    BrokerSpan(BrokerState.FENCED, START + 7_000, START + 7_500),
+    BrokerSpan(BrokerState.ACTIVE, START + 8_000, START + 40_000),
+]
+
+
+@pytest.mark.parametrize(
+    ("connection", "spans", "expires"),
+    [("c", [], 15_005), ("d", [], 18_000), ("c", RESTART, 18_000), ("c", RESTART[:2], 0)],
+    ids=["no restart", "another connection", "the controller shows it", "still fenced"],
+)
+def test_a_restarted_coordinator_begins_sessions_anew(
+    connection: str, spans: list[BrokerSpan], expires: int
+) -> None:
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 10_000}
+    response = {"errorCode": 0, "generationId": 1, "leader": "a"}
+    for member in ("a", "b"):
+        recording.add(member, "JOIN_GROUP", request, response | {"memberId": member}, at=0)
+    for member, at in (("a", 5_000), ("b", 8_000), ("b", 16_000), ("b", 24_000)):
+        beat = {"groupId": GROUP, "memberId": member, "generationId": 1}
+        recording.add(member, "HEARTBEAT", beat, {"errorCode": 0}, at=at)
+    group = group_of(GROUP)
+    known = KnownFacts(brokers={1: None}, presences={1: BrokerPresence(spans)})
+    for number, each in enumerate(recording.exchanges):
+        moved = connection if number > 2 else each.connection
+        seen = exchange_of(msgspec.structs.replace(each, connection=moved))
+        known.learn(seen)
+        group.step(seen, known)
+    group.expire(float("inf"), known)
+    alive = [
+        "a" in group.membership.alive_at(START + at, known)
+        for at in (expires or 20_000, (expires or 20_000) + 1)
+    ]
+    assert alive == [True, not expires]

@@ -3,6 +3,7 @@
 `tests/requestlogs/README.md` says what was done to them.
 """
 
+import msgspec
 import pytest
 
 from brokertwin.recordings.history.findings import (
@@ -69,7 +70,7 @@ def test_a_broker_that_still_sends_heartbeats_was_not_gone() -> None:
     times = [float(time) for time in range(0, 10**6, 1_000)]
     first = min(each.line.time for each in found) - 500_000
     beats = [first + time for time in times]
-    alive = {broker: BrokerSigns(beats, beats, [], []) for broker in (1, 2, 3)}
+    alive = {broker: BrokerSigns(beats, beats, [], [], []) for broker in (1, 2, 3)}
     assert incidents(found, alive, beats[-1]) == []
 
 
@@ -78,8 +79,31 @@ def test_a_short_silence_of_a_busy_broker_is_no_absence() -> None:
     first = min(each.line.time for each in found)
     beats = [first + time * 100.0 for time in range(-600, 0)]
     beats += [first + 1_000 + time * 100.0 for time in range(600)]
-    alive = {broker: BrokerSigns(beats, beats, [], []) for broker in (1, 2, 3)}
+    alive = {broker: BrokerSigns(beats, beats, [], [], []) for broker in (1, 2, 3)}
     assert incidents(found, alive, beats[-1]) == []
+
+
+def test_a_broker_that_serves_while_the_controller_hears_of_none_was_not_gone() -> None:
+    found = whole("leader_kill").history.unfolded_changes()
+    first = min(each.line.time for each in found)
+    every = [first + time * 100.0 for time in range(-600, 600)]
+    beats = [each for each in every if not first - 5_000 < each < first + 30_000]
+    serving = {broker: BrokerSigns(every, beats, [], [], []) for broker in (1, 2, 3)}
+    assert incidents(found, serving, beats[-1]) == []
+    silent = {**serving, 1: BrokerSigns(beats, beats, [], [], [])}
+    assert {each.root.subject.name for each in incidents(found, silent, beats[-1])} == {"broker 1"}
+
+
+def test_a_refusal_before_a_broker_asked_for_its_shutdown_does_not_follow_from_it() -> None:
+    found = whole("leader_kill").history.unfolded_changes()
+    first = min(each.line.time for each in found)
+    refused = next(e for e in follows("leader_kill", 1).consequences if isinstance(e, Refused))
+    at = [msgspec.structs.replace(refused.line, time=first + ms) for ms in (-20_000, 5_000)]
+    early, late = (msgspec.structs.replace(refused, line=line) for line in at)
+    beats = [first - 100.0, first + 30_000.0]
+    signs = {1: BrokerSigns(beats, beats, beats[:1], beats[1:], beats[1:])}
+    (found_one,) = incidents([*found, early, late], signs, beats[-1])
+    assert [e for e in found_one.consequences if isinstance(e, Refused)] == [late]
 
 
 def test_without_signs_nothing_is_known_of_a_broker() -> None:

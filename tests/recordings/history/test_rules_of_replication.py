@@ -2,17 +2,31 @@
 
 from typing import Any
 
+import pytest
+
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
-from brokertwin.recordings.history.brokers import APPLY_MS
+from brokertwin.recordings.history.brokers import (
+    APPLY_MS,
+    BrokerPresence,
+    BrokerSpan,
+    BrokerState,
+)
 from brokertwin.recordings.history.exchange import (
     MIN_ISR,
     KnownFacts,
     RecordedExchange,
     RecordedRequest,
 )
-from brokertwin.recordings.history.findings import DifferenceCause, LeftEarly
+from brokertwin.recordings.history.findings import (
+    DifferenceCause,
+    JoinedBelow,
+    LeftEarly,
+    WatermarkDifference,
+    WatermarkDiffersBriefly,
+)
 from brokertwin.recordings.history.partition_moments import BUSY_STALE_MS, RACE_MS, STALE_MS
+from brokertwin.recordings.history.replica_findings import OpenDifference
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.observed.watching import ObservedReplication
 
@@ -78,10 +92,15 @@ class Cluster:
     ) -> None:
         partition = {"partition": 0, "fetchOffset": offset, "currentLeaderEpoch": 0}
         topics = [{"topicId": TOPIC, "partitions": [partition]}]
-        request = {"replicaState": {"replicaId": follower}, "topics": topics}
+        stages = dict(stages or {})
+        request = {
+            "replicaState": {"replicaId": follower},
+            "topics": topics,
+            "maxWaitMs": stages.pop("max_wait_ms", 500),
+        }
         read = {"partitionIndex": 0, "highWatermark": high_watermark, **fields}
         response = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
-        self.exchange("FETCH", request, response, **(stages or {}))
+        self.exchange("FETCH", request, response, **stages)
 
     def altered(self, isr: list[int], partition_epoch: int, **more: Any) -> None:
         fields = {"partitionIndex": 0, "leaderId": LEADER, "leaderEpoch": 0, "isr": isr}
@@ -316,6 +335,55 @@ def test_busy_broker_explains_a_longer_race() -> None:
 
     assert unexplained(1) == [DifferenceCause.UNEXPLAINED]
     assert unexplained(30) == []
+
+
+@pytest.mark.parametrize(("max_wait_ms", "is_explained"), [(500, False), (5_000, True)])
+def test_fetch_that_waits_explains_a_high_watermark_when_its_line_is_written(
+    max_wait_ms: int, is_explained: bool
+) -> None:
+    """replica.fetch.wait.max.ms is in each fetch."""
+    cluster = replicated()
+    cluster.heartbeat(LEADER)
+    cluster.fetch(CONSUMER, 0, 6)
+    waits = {"taken": cluster.time + 2, "has_waited": True, "max_wait_ms": max_wait_ms}
+    for _ in range(6):
+        cluster.fetch(CONSUMER, 0, 6)
+    for follower in (2, 3):
+        cluster.fetch(follower, 6, 6, {**waits, "after": 1})
+    whys = {each.why for each in cluster.found.differences}
+    assert (DifferenceCause.UNEXPLAINED not in whys) == is_explained
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_follower_that_a_growing_log_shows_to_be_away_explains_a_high_watermark(
+    is_away: bool,
+) -> None:
+    known = KnownFacts(takes_all=True)
+    known.note_fetch("1 2", "c", 90_000)
+    if is_away:
+        spans = (BrokerState.ACTIVE, 0, 20_000), (BrokerState.FENCED, 80_000, 90_000)
+        known.presences[2] = BrokerPresence([BrokerSpan(*each) for each in spans])
+    found = WatermarkDifference(
+        50_000, "orders", 0, 7, 5, DifferenceCause.UNEXPLAINED, "log:0", LEADER, {2: 5}
+    )
+    line = RecordedRequest("log:0", 50_000, 50_001, LEADER, "c", "", "c", "FETCH", 17)
+    verdict = OpenDifference(line, found, RACE_MS, [], {}).verdict(known)
+    assert isinstance(verdict, WatermarkDiffersBriefly) == is_away
+
+
+@pytest.mark.parametrize(("after_ms", "is_against_rule"), [(5, False), (50, True)])
+def test_follower_may_join_by_a_fetch_that_is_logged_late(
+    after_ms: int, is_against_rule: bool
+) -> None:
+    cluster = replicated()
+    cluster.altered([1, 2], 1)
+    cluster.fetch(2, 9, 9)
+    part = {"partitionIndex": 0, "leaderEpoch": 0, "newIsr": [1, 2, 3]}
+    request = {"brokerId": LEADER, "topics": [{"topicId": TOPIC, "partitions": [part]}]}
+    cluster.exchange("ALTER_PARTITION", request, {"topics": []}, CONTROLLER)
+    cluster.fetch(3, 9, 9, {"after": after_ms})
+    joined = [each.why for each in cluster.found.isr_changes if each.is_added]
+    assert joined == [JoinedBelow(5) if is_against_rule else None]
 
 
 def test_refused_request_adds_no_replica() -> None:

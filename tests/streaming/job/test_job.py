@@ -113,9 +113,7 @@ def loads_of(bench: JobBench) -> dict[str, int]:
 def replay(bench: JobBench, cell: Cell) -> None:
     for row in bench.all_rows("requests"):
         if row.key == cell.settings.name.encode() and row.value is not None:
-            cell.handle(
-                row.value, outputs.Position(row.partition, row.offset, row.timestamp, row.key)
-            )
+            cell.handle(row.value, row.position)
 
 
 def test_each_poison_row_is_a_dead_letter_and_the_query_continues(

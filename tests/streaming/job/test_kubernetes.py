@@ -1,10 +1,9 @@
-"""The manifests of docs/clusters.md: Spark's own client makes pods of them, which run as processes.
+"""The manifests of docker/kubernetes: Spark's own client makes pods of them, which are processes.
 
 No kubelet, scheduler or access control is there.
 """
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,11 +31,9 @@ NO_WATCH = "spark.kubernetes.executor.enableApiWatcher"
 IMAGE, VOLUME = "registry.example/brokertwin", "/checkpoints"
 
 
-def manifest(kind: str) -> dict[str, Any]:
-    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    (found,) = (each for each in map(yaml.safe_load, blocks) if each["kind"] == kind)
-    return dict(found)
+def manifest(name: str) -> dict[str, Any]:
+    text = (ROOT / "docker" / "kubernetes" / name).read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text))
 
 
 @pytest.fixture
@@ -69,7 +66,7 @@ def assert_pod(pod: dict[str, Any], role: str, place: str) -> None:
 def test_the_driver_of_the_stateful_set_gets_executors(
     bench: JobBench, image: dict[str, str], tmp_path: Path
 ) -> None:
-    (container,) = manifest("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (container,) = manifest("stateful_set.yaml")["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     (tmp_path / "pods").mkdir()
     with kubernetes(tmp_path / "pods", image) as namespace:
@@ -103,7 +100,7 @@ def test_spark_submit_makes_the_driver_pod_of_the_operators_application(
     image: dict[str, str], tmp_path: Path
 ) -> None:
     """Spark's own client checks the configuration, as the operator's does."""
-    application = manifest("SparkApplication")
+    application = manifest("spark_application.yaml")
     spec = application["spec"]
     with kubernetes(tmp_path, None) as found:
         settings = {**spec["sparkConf"], "spark.kubernetes.submission.waitAppCompletion": "false"}

@@ -14,6 +14,7 @@ from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.packs import packed
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.streaming.job import measures, operator
@@ -128,6 +129,42 @@ def test_any_chunking_and_order_of_the_rows_gives_the_same_output(data: st.DataO
     whole = columns_of_tables(columns)
     for name, column in columns_of_tables(row).items():
         assert items_of(layers.flat(column)) == items_of(whole[name]), name
+
+
+@given(st.data())
+@settings(max_examples=examples(15))
+def test_packs_and_single_rows_mixed_give_what_the_events_give(data: st.DataObject) -> None:
+    """Also if each micro-batch runs twice, and Kafka has a pack in any of them."""
+    documents = data.draw(histories(max_size=25))
+    marks = data.draw(st.lists(st.integers(0, len(documents)), max_size=8).map(sorted))
+    groups = [
+        documents[a:b] for a, b in zip([0, *marks], [*marks, len(documents)], strict=True) if b > a
+    ]
+    cell, expected = Cell(CELL), []
+    for offset, group in enumerate(groups):
+        for index, document in enumerate(group):
+            place = Position(HOME, offset, START, CLUSTER.encode(), index)
+            expected += cell.handle(document, place)
+    values = [group[0] if len(group) == 1 else packed(group) for group in groups]
+    state, found = State(), []
+    for chunks in data.draw(cut(values)):
+        twin = State()
+        twin.row = state.row
+        again = call(CELL_KEY, chunks, twin)
+        found += call(CELL_KEY, chunks, state)
+        assert again == found[len(found) - len(again) :]
+    assert found == expected
+    alone, columns = expected_of(documents)
+    assert responses_of(found) == responses_of(alone)
+    assert [row.value for row in found] == [row.value for row in alone]
+    stored = dict(zip(state_columns(), state.get[1:], strict=True))
+    assert stored["meta"] == columns["meta"] == cell.columns()["meta"]
+    ids = [(row.topic, row.id) for row in found if row.topic != outputs.RESPONSES]
+    assert len(set(ids)) == len(ids)
+
+
+def responses_of(rows: list[Output]) -> list[Output]:
+    return [row for row in rows if row.topic == outputs.RESPONSES]
 
 
 @given(st.data())
@@ -249,6 +286,35 @@ def test_a_row_in_the_wrong_partition_is_rejected() -> None:
 def test_a_row_without_a_value_is_a_dead_letter() -> None:
     rows: list[Row] = [(HOME, 3, START, CLUSTER.encode(), None)]
     assert refusals(call(CELL_KEY, [rows])) == [("not JSON", 3, CLUSTER)]
+
+
+def test_damaged_events_of_a_pack_are_dead_letters_alone() -> None:
+    header = {"requestApiKey": 18, "requestApiVersion": 0}
+    request = {"cluster": CLUSTER, "time": START, "requestHeader": header, "request": {}}
+    good = [msgspec.json.encode({**request, "id": f"g{n}"}) for n in range(3)]
+    pack = packed([good[0], good[1][:-9], good[2], b"", b"\xff"])
+    counted: list[measures.Counts] = []
+    function = operator.group_function({CELL_KEY: CELL}, counted.append)
+    (frame,) = function((CELL_KEY,), frames([[(HOME, 5, START, CLUSTER.encode(), pack)]]), State())
+    rows = list(zip(frame["topic"][0], frame["id"][0], frame["value"][0], strict=True))
+    assert [row_id for topic, row_id, _ in rows if topic == outputs.RESPONSES] == ["g0", "g2"]
+    letters = [(i, msgspec.json.decode(v)) for t, i, v in rows if t == outputs.DEAD_LETTERS]
+    assert [(i, x["offset"], x["packIndex"], x["reason"]) for i, x in letters] == [
+        (f"{CLUSTER}/{HOME}/5.1/dead", 5, 1, "not JSON"),
+        (f"{CLUSTER}/{HOME}/5.3/dead", 5, 3, "not JSON"),
+        (f"{CLUSTER}/{HOME}/5.4/dead", 5, 4, "not UTF-8"),
+    ]
+    assert counted[0][operator.REQUESTS] == 5
+
+
+def test_each_event_of_a_misplaced_pack_is_refused() -> None:
+    events = [msgspec.json.encode({"id": each, "cluster": CLUSTER}) for each in ("x", "y")]
+    wrong: list[Row] = [((HOME + 1) % PARTITIONS, 5, START, CLUSTER.encode(), packed(events))]
+    stray: list[Row] = [(2, 5, START, b"nobody", packed(events))]
+    for key, rows in ((CELL_KEY, wrong), (-3, stray)):
+        found = call(key, [rows])
+        assert [row.id for row in responses_of(found)] == ["x", "y"]
+        assert len({row.id for row in found}) == 4
 
 
 def test_large_outputs_are_emitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

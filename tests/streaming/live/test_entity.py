@@ -7,9 +7,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import lag
+from brokertwin.recordings.history.clients import CLIENTS
+from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.findings import Rebalance, Severity
+from brokertwin.recordings.history.findings import Rebalance, Refused, Severity
 from brokertwin.streaming.live import entity
 from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, SeenExchanges
 from brokertwin.streaming.live.facts import ClusterFacts, learned
@@ -17,6 +21,7 @@ from brokertwin.streaming.live.kinds import is_settled, routes
 from tests.support import audits
 from tests.support.live import CLUSTER, SOURCE, LiveMachines, cut
 from tests.support.planted_exchanges import audit_of, planted
+from tests.support.synthetic_recording import SyntheticRecording
 
 SEEDS = 2
 
@@ -151,3 +156,17 @@ def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.Mo
     assert sum(map(len, seen.blocks.values())) <= 8 * (100 + BLOCK_MS // 100)
     again = [at(begin + number * 100, number) for number in range(1_000)]
     assert not seen.new_ones(again, 0, counts)
+
+
+def test_the_same_refusals_complete_a_finding_for_a_minute_after_the_first() -> None:
+    recording = SyntheticRecording()
+    ends = (10, 60_010, 60_010, 60_011)
+    for number, end in enumerate(ends):
+        failed = {"topics": [{"errorCode": Error.TOPIC_ALREADY_EXISTS}]}
+        recording.add("a", "CREATE_TOPICS", {"topics": []}, failed, at=number, end=end)
+    client = entity.LiveEntity(EntityKey("client", "a"), None)
+    sizes = []
+    for found in History(recording.exchanges).found(CLIENTS, Refused):
+        client.machine.newest = found.line.end
+        sizes += [len(group) for group in client.together([found])]
+    assert sizes == [1, 2, 3, 1]

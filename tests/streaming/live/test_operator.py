@@ -164,6 +164,13 @@ def test_repeated_and_late_exchanges_are_counted_apart() -> None:
     assert counts["exchanges"] == taken + counts["repeated"] + counts["late"]
 
 
+def test_exchanges_between_brokers_and_controllers_alone_are_of_no_entity() -> None:
+    beats = [each for each in request_log() if b'"BROKER_HEARTBEAT"' in each.value]
+    topics = LiveTopics()
+    topics.batch(beats)
+    assert topics.counts["internal"] == topics.counts["without_entity"] == len(beats) > 0
+
+
 def row_of(document: dict[str, Any]) -> TopicLine:
     return TopicLine("requests/0", 0, msgspec.json.encode(document), CLUSTER)
 

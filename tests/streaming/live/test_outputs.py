@@ -1,9 +1,11 @@
 """Outputs of micro-batches: once, also if Spark repeats one or an older query still runs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import KafkaException
@@ -15,6 +17,7 @@ from brokertwin.streaming.live import finding_files, operator, query
 from brokertwin.streaming.live.modes import KeyMode
 from brokertwin.streaming.live.outputs import LiveOutputs
 from brokertwin.streaming.live.query import LiveQuery
+from brokertwin.testing import KafkaBroker
 from tests.streaming.live.test_operator import CAPTURE, audited, lines_of
 
 if TYPE_CHECKING:
@@ -41,26 +44,53 @@ def rows(live: LiveQuery, name: str) -> "list[TopicRow]":
     return list(read_all(live.client, live.topic(name)))
 
 
-def test_a_repeated_micro_batch_is_written_once(
+class Arrow(NamedTuple):
+    """The only part of a DataFrame that is used."""
+
+    table: pa.Table
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+        return self.table
+
+
+def rows_of(documents: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    made: list[tuple[object, ...]] = [
+        ("findings", str(each["id"]).encode(), json.dumps(each).encode(), "shop", -1)
+        for each in documents
+    ]
+    return [*made, ("groups", b"g", None, "shop", -1)]
+
+
+def test_a_repeated_micro_batch_of_spark_is_written_once(
     kafka: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
-    live = live_query(kafka, "repeated", tmp_path / "checkpoint")
+    def outputs(rows: list[tuple[object, ...]]) -> "DataFrame":
+        return spark.createDataFrame(rows, operator.OUTPUT_SCHEMA)
+
+    check_repeated(kafka, tmp_path, outputs)
+
+
+def test_a_repeated_micro_batch_is_written_once(tmp_path: Path) -> None:
+    names = operator.OutputRow._fields
+
+    def outputs(rows: list[tuple[object, ...]]) -> Any:
+        return Arrow(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]))
+
+    with KafkaBroker() as broker:
+        check_repeated(broker.bootstrap, tmp_path, outputs)
+
+
+def check_repeated(
+    bootstrap: str, tmp_path: Path, outputs: Callable[[list[tuple[object, ...]]], "DataFrame"]
+) -> None:
+    live = live_query(bootstrap, "repeated", tmp_path / "checkpoint")
     found = audited(lines_of(CAPTURE, None), 1).findings[:3]
-
-    def outputs(documents: list[dict[str, object]]) -> "DataFrame":
-        made = [
-            ("findings", str(each["id"]).encode(), json.dumps(each).encode(), "shop", -1)
-            for each in documents
-        ]
-        made.append(("groups", b"g", None, "shop", -1))
-        return spark.createDataFrame(made, operator.OUTPUT_SCHEMA)
-
     former = LiveOutputs(live, tmp_path)
-    former.write(outputs(found[:2]), 0, QUERY)
-    former.write(outputs(found[2:]), 1, QUERY)
-    former.write(outputs(found[2:]), 1, QUERY)
+    former.write(outputs(rows_of(found[:2])), 0, QUERY)
+    former.write(outputs(rows_of(found[2:])), 1, QUERY)
+    former.write(outputs(rows_of(found[2:])), 1, QUERY)
     again = LiveOutputs(live, tmp_path)
-    again.write(outputs(found[2:]), 1, QUERY)
+    again.write(outputs(rows_of(found[2:])), 1, QUERY)
     assert [each.value for each in rows(live, "findings")] == [
         json.dumps(each).encode() for each in found
     ]
@@ -68,8 +98,8 @@ def test_a_repeated_micro_batch_is_written_once(
     (path,) = (tmp_path / "findings").iterdir()
     assert [row["id"] for row in pq.read_table(path).to_pylist()] == [each["id"] for each in found]
     with pytest.raises(KafkaException):
-        former.write(outputs(found[2:]), 2, QUERY)
-    again.write(outputs(found[2:]), 0, OTHER_QUERY)
+        former.write(outputs(rows_of(found[2:])), 2, QUERY)
+    again.write(outputs(rows_of(found[2:])), 0, OTHER_QUERY)
     assert len(rows(live, "findings")) == 4
 
 

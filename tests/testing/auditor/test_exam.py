@@ -10,8 +10,9 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing import KafkaBroker
 from brokertwin.testing.auditor.exam import Exam, error_in
+from brokertwin.testing.auditor.logs import ClusterLogs
 from brokertwin.testing.auditor.plans import faults_of
-from brokertwin.testing.auditor.workload import MEMBERS, WorkKind
+from brokertwin.testing.auditor.workload import MEMBERS, RunNames, WorkKind
 from brokertwin.testing.auditor.workload import PRODUCER as PRODUCER_ROLE
 from tests.support.kafka_tools import java_command
 from tests.support.patience import PATIENCE_S, growing
@@ -94,6 +95,12 @@ def test_a_process_that_ends_by_sigterm_has_not_given_up(
 def test_a_command_that_does_not_exist_is_named(broker: KafkaBroker) -> None:
     with pytest.raises(UserError, match="Cannot start no-such-adapter"):
         exam(broker, "no-such-adapter").run([])
+
+
+def test_a_topic_that_cannot_be_created_is_named(broker: KafkaBroker) -> None:
+    names = RunNames("orders", "output", "billing", "x")
+    with ClusterLogs(broker.bootstrap, names), pytest.raises(UserError, match="topic orders"):
+        ClusterLogs(broker.bootstrap, names).__enter__()
 
 
 def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:

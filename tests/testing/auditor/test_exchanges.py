@@ -95,8 +95,12 @@ def test_clients_with_partitions_and_generations_are_found() -> None:
     beat = exchange(9, "CONSUMER_GROUP_HEARTBEAT", {"groupId": "h"}, given)
     waiting = exchange(9, "SYNC_GROUP", {"groupId": "g"}, {"errorCode": 27, "assignment": ""})
     assert exchanges.assigned([joined, waiting]) == set()
+    empty = base64.b64encode(encode_assignment([])).decode()
+    idle = exchange(9, "SYNC_GROUP", {"groupId": "g"}, {"errorCode": 0, "assignment": empty})
+    left = exchange(9, "CONSUMER_GROUP_HEARTBEAT", {"groupId": "h"}, {"memberEpoch": -1})
+    assert exchanges.assigned([joined, idle, left]) == set()
     assert exchanges.assigned([joined, beat]) == {beat.client}
-    assert exchanges.generation_count([joined, joined, beat, waiting]) == 2
+    assert exchanges.generation_count([joined, joined, beat, waiting, left]) == 2
 
 
 def heartbeat(

@@ -46,12 +46,12 @@ def read_places(
             left = until - driver.now
             if left <= 0:
                 raise ReadError(f"could not read {topic} to its end within {READ_MS} ms")
-            found = client.poll(driver.now)
-            for _, offset, message in found:
+            records = client.poll(driver.now)
+            for _, offset, message in records:
                 yield offset, message
             if not client.is_at_end:
                 # Do not wait for in-flight fetches if records are here already.
-                driver.turn(0 if found else min(left, 100))
+                driver.turn(0 if records else min(left, 100))
 
 
 def create_topics(kafka: Kafka, config: WorkerConfig) -> None:

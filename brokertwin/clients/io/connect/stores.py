@@ -61,11 +61,11 @@ class TopicStore:
         self._is_committed = is_committed
 
     def position(self, stream: FileStream) -> int:
-        key, found = offset_key(stream), None
+        key, value = offset_key(stream), None
         for message in read_whole(self._kafka, self._topic, is_committed=self._is_committed):
             if message.key == key:
-                found = message.value
-        return position_of(found)
+                value = message.value
+        return position_of(value)
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
         return [producer.send(self._topic, ProducerRecord(*offset_record(stream, position)))]

@@ -1,0 +1,112 @@
+"""Several processes read and find the same as one."""
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from brokertwin.recordings.audit import ahead
+from brokertwin.recordings.audit.finders import findings
+from brokertwin.recordings.audit.one_pass import judged
+from brokertwin.recordings.audit.spool import Spool
+from brokertwin.recordings.formats.documents import DecodedLine
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
+from tests.support.audits import RECORDINGS, lines
+
+LOGS = ("leader_kill", "follower_stop", "single")
+DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2}
+
+
+def damaged(path: Path, chance: random.Random) -> bytes:
+    """The lines of a log, some of them cut, joined, repeated, or with other numbers."""
+    found: list[bytes] = []
+    for line in lines(path):
+        (kind,) = chance.choices([*DAMAGE], [*DAMAGE.values()])
+        at = chance.randrange(len(line))
+        made = {
+            "": line,
+            "cut": line[:at] + b"\n",
+            "joined": line[:at],
+            "again": line + (chance.choice(found) if found else b""),
+            "large": line.replace(b'":0', b'":99999999999999999999', 1),
+            "flipped": line[:at] + b"}" + line[at + 1 :],
+        }
+        found.append(made[kind])
+    return b"".join(found)
+
+
+def hours(path: Path, chance: random.Random) -> bytes:
+    """Lines at one, two and three o'clock on a day when two o'clock is twice in Berlin."""
+    found = damaged(path, chance).splitlines(keepends=True)
+    return b"".join(
+        b"[2026-10-25 0%d:" % (1 + at // 8 % 3) + line[15:] for at, line in enumerate(found)
+    )
+
+
+def fetches(path: Path, _: random.Random) -> bytes:
+    """No other lines than those of FETCH show which listener is one of controllers."""
+    return b"".join(line for line in lines(path) if b'Name":"FETCH"' in line)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def spooled(paths: Sequence[Path], reading: FileReading) -> tuple[list[Any], list[Any], Any]:
+    """Exchanges, damaged lines and facts of files."""
+    with Spool() as spool:
+        spool.read(partial(read_files, paths, reading))
+        return list(spool), spool.broken, spool.facts()
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "zone"),
+    [
+        *((name, damaged, UTC) for name in LOGS),
+        *((name, hours, BERLIN) for name in LOGS),
+        ("leader_kill", fetches, UTC),
+    ],
+)
+def test_lines_decoded_ahead_make_the_same_exchanges(
+    name: str,
+    changed: Callable[[Path, random.Random], bytes],
+    zone: tzinfo,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ahead, "CHUNK_BYTES", 20_000)
+    chance, paths, decoded = random.Random(name), [], 0
+    for path in RECORDINGS[name]:
+        paths.append(tmp_path / path.name.removesuffix(".gz"))
+        paths[-1].write_bytes(changed(path, chance))
+    reading = FileReading(zone=zone)
+    expected = spooled(paths, reading)
+
+    with ahead.DecodersAhead(2, zone) as decoders:
+
+        def counted(lines: Any) -> Any:
+            nonlocal decoded
+            for line in decoders.lines(lines):
+                decoded += isinstance(line, DecodedLine)
+                yield line
+
+        found = spooled(paths, reading._replace(ahead=counted))
+    assert found == expected
+    assert decoded > 50
+
+
+@pytest.mark.parametrize("name", ["leader_kill", "share_groups", "mixed_groups"])
+def test_several_processes_find_the_same(name: str) -> None:
+    with Spool() as spool:
+        spool.read(partial(read_files, RECORDINGS[name], FileReading()))
+        histories = [judged(spool, jobs) for jobs in (1, 2, 3, 9)]
+    one, *others = [
+        ([each.document(1_000) for each in findings(each)], each.span, each.exchanges)
+        for each in histories
+    ]
+    assert one[0]
+    assert others == [one] * 3
