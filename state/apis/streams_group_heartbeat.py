@@ -8,8 +8,8 @@ Source: KIP-1071; `KafkaApis.handleStreamsGroupHeartbeat`,
     the topology has one of Kafka's internal        130 STREAMS_INVALID_TOPOLOGY
     topics, or an invalid topic name
     no DESCRIBE permission on one of its topics     29 TOPIC_AUTHORIZATION_FAILED
-    instance ids, offsets of tasks, warm-up tasks   42 INVALID_REQUEST
-    or regular expressions: unsupported in 4.3.1
+    instance ids (before 4.4), offsets of tasks,    42 INVALID_REQUEST
+    warm-up tasks or regular expressions
     a blank member, group or rack id; a join with   42 INVALID_REQUEST, with an error message
     tasks, without timeout or topology; an epoch
     below -2; some roles of tasks without others;
@@ -18,16 +18,18 @@ Source: KIP-1071; `KafkaApis.handleStreamsGroupHeartbeat`,
     this broker does not coordinate the group       16 NOT_COORDINATOR
     no such group and no join, or another type      69 GROUP_ID_NOT_FOUND
     the group is full, whichever member joins       81 GROUP_MAX_SIZE_REACHED
-    an unknown member                               25 UNKNOWN_MEMBER_ID
+    an unknown member or instance id                25 UNKNOWN_MEMBER_ID
+    a join with the instance id of another member   111 UNRELEASED_INSTANCE_ID
+    a member whose instance id another one has      82 FENCED_INSTANCE_ID
     another epoch                                   110 FENCED_MEMBER_EPOCH
     another topology than the group's               42 INVALID_REQUEST
     a topology that cannot work                     130 STREAMS_INVALID_TOPOLOGY
     tasks that are not in the topology              42 INVALID_REQUEST
 
-Member epoch 0 joins, epoch -1 leaves (`state/groups/streams_coordinator.py`). The response has the
-tasks if they have changed or the member joins. Missing internal topics are created if the client
-may CREATE them. Kafka 4.3.1 never returns 131 STREAMS_INVALID_TOPOLOGY_EPOCH or 132
-STREAMS_TOPOLOGY_FENCED.
+Member epoch 0 joins, epoch -1 leaves, epoch -2 leaves until the static member joins again
+(`state/groups/streams_coordinator.py`). The response has the tasks if they have changed or the
+member joins. Missing internal topics are created if the client may CREATE them. Kafka 4.3.1 never
+returns 131 STREAMS_INVALID_TOPOLOGY_EPOCH or 132 STREAMS_TOPOLOGY_FENCED.
 """
 
 from msgspec import structs
@@ -86,7 +88,7 @@ def _decide(broker: Broker, request: Request) -> Decision:
     _check(broker, request)
     body: StreamsGroupHeartbeatRequest = request.body
     coordinator = streams_coordinator.find(broker, body.group_id, body.member_epoch)
-    if body.member_epoch == LEAVE_EPOCH:
+    if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(body, coordinator)
     beat = coordinator.heartbeat(_heartbeat_of(request))
     return _response(broker, request, coordinator, beat)
@@ -101,7 +103,7 @@ def _check(broker: Broker, request: Request) -> None:
         raise Refused(Error.GROUP_AUTHORIZATION_FAILED)
     if body.topology is not None:
         _check_topics(broker, request, body.topology)
-    why = _unsupported(body) or _invalid(body)
+    why = _unsupported(body, is_4_4=broker.settings.is_4_4) or _invalid(body)
     if why is not None:
         raise Refused(Error.INVALID_REQUEST, why)
     _check_changelogs(body)
@@ -129,9 +131,9 @@ def _check_topics(
         raise Refused(Error.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
-    """Return Kafka's error message for unsupported fields of 4.3.1."""
-    if body.instance_id is not None:
+def _unsupported(body: StreamsGroupHeartbeatRequest, *, is_4_4: bool) -> str | None:
+    """Return Kafka's error message for fields that this release does not support."""
+    if body.instance_id is not None and not is_4_4:
         return "Static membership is not yet supported."
     if body.task_offsets is not None:
         return "TaskOffsets are not supported yet."
@@ -148,7 +150,10 @@ def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
 def _invalid(body: StreamsGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
     blank = modern_coordinator.blank_field(
-        ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
+        ("MemberId", body.member_id),
+        ("GroupId", body.group_id),
+        ("InstanceId", body.instance_id),
+        ("RackId", body.rack_id),
     )
     if blank is not None:
         return blank
@@ -157,7 +162,7 @@ def _invalid(body: StreamsGroupHeartbeatRequest) -> str | None:
         why = _invalid_join(body)
         if why is not None:
             return why
-    if epoch == STATIC_LEAVE_EPOCH:
+    if epoch == STATIC_LEAVE_EPOCH and body.instance_id is None:
         return "InstanceId can't be null."
     if epoch < STATIC_LEAVE_EPOCH:
         return f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
@@ -206,6 +211,7 @@ def _heartbeat_of(request: Request) -> StreamsHeartbeat:
     body: StreamsGroupHeartbeatRequest = request.body
     return StreamsHeartbeat(
         member_id=body.member_id,
+        instance_id=body.instance_id,
         member_epoch=body.member_epoch,
         endpoint_epoch=body.endpoint_information_epoch,
         rack_id=body.rack_id,
@@ -230,7 +236,9 @@ def _owned(body: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
 
 
 def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsGroupCoordinator) -> Decision:
-    coordinator.leave(body.member_id, is_shutdown=body.shutdown_application)
+    coordinator.leave(
+        body.member_id, body.instance_id, body.member_epoch, is_shutdown=body.shutdown_application
+    )
     response = StreamsGroupHeartbeatResponse(
         member_id=body.member_id, member_epoch=body.member_epoch
     )

@@ -5,15 +5,14 @@ The rows of `protocol/kafka_apis.py` have the versions of APIs that it adds (`ne
 
     apis/api_versions             v5: 129 REBOOTSTRAP_REQUIRED for a client of another cluster
     apis/txn_offset_commit        v6: topic ids, 69 GROUP_ID_NOT_FOUND, 113 STALE_MEMBER_EPOCH
-    apis/streams_group_heartbeat  the interval of task offsets, v1: the lag
+    apis/streams_group_heartbeat  the interval of task offsets, v1: the lag; static members
     apis/streams_group_describe   v1: the assignor
     apis/share_fetch              an unknown topic id is an error of its partitions
     cluster/features              levels of metadata.version and share.version
     configs/group_configs         one message for both bounds of a setting
 
-Not built: static members of streams groups, dead letters of share groups (KIP-1191;
-`share.version` 2), plugins for descriptions of topologies (KIP-1331), tags of clients for standby
-tasks.
+Not built: dead letters of share groups (KIP-1191; `share.version` 2), plugins for descriptions of
+topologies (KIP-1331), tags of clients for standby tasks.
 
 Source: KIP-1071, KIP-1242, KIP-1319, KIP-1331; responses of Kafka 4.4.0 (`exam`).
 """

@@ -52,9 +52,12 @@ from brokertwin.state.groups.member_assignment import Owned
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
+    fenced_instance,
     not_found,
     other_kind,
     size_error,
+    unknown_instance,
+    unreleased_instance,
 )
 from brokertwin.state.groups.regex_resolution import Denied
 
@@ -239,8 +242,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         member = self.group.members.get(heartbeat.member_id)
         static = self.group.static_member(heartbeat.instance_id)
         if heartbeat.instance_id is not None and static is None and not is_join:
-            unknown = f"Instance id {heartbeat.instance_id} is unknown."
-            raise Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+            raise unknown_instance(heartbeat.instance_id)
         if static is not None:
             return (
                 self._rejoin(static, heartbeat)
@@ -256,12 +258,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     def _rejoin(self, static: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
         """Return a static member that rejoins after leaving temporarily."""
         if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:
-            member_name = (
-                f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id}"
-            )
-            owner = f"the instance id is owned by {static.member_id} member."
-            because = f"{member_name} cannot join the group because {owner}"
-            raise Refused(Error.UNRELEASED_INSTANCE_ID, because)
+            raise unreleased_instance(static.member_id, heartbeat.member_id, heartbeat.instance_id)
         self._check_regex(heartbeat)
         return self.replace(static, heartbeat.member_id)
 
@@ -352,10 +349,9 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         if instance_id is not None:
             member = self.group.static_member(instance_id)
             if member is None:
-                unknown = f"Instance id {instance_id} is unknown."
-                raise Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+                raise unknown_instance(instance_id)
             if member.member_id != member_id:
-                raise _fenced_instance(member, member_id, instance_id)
+                raise fenced_instance(member.member_id, member_id, instance_id)
         if member is None:
             raise self._unknown(member_id)
         if instance_id is not None and epoch == STATIC_LEAVE_EPOCH:
@@ -481,15 +477,8 @@ def _updated(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMe
 def _valid_static_member(static: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
     """Return a static member whose heartbeat has a valid id and epoch."""
     if static.member_id != heartbeat.member_id:
-        raise _fenced_instance(static, heartbeat.member_id, heartbeat.instance_id)
+        raise fenced_instance(static.member_id, heartbeat.member_id, heartbeat.instance_id)
     return _valid_member(static, heartbeat)
-
-
-def _fenced_instance(static: ConsumerMember, member_id: str, instance_id: str | None) -> Refused:
-    member_name = f"Static member {member_id} with instance id {instance_id}"
-    return Refused(
-        Error.FENCED_INSTANCE_ID, f"{member_name} was fenced by member {static.member_id}."
-    )
 
 
 def _valid_member(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:

@@ -86,6 +86,25 @@ def size_error(kind: str, members: Collection[str], size_max: int) -> Refused | 
     return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
 
 
+def unknown_instance(instance_id: str | None) -> Refused:
+    return Refused(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+
+
+def fenced_instance(owner_id: str, member_id: str, instance_id: str | None) -> Refused:
+    """Return the error of a member whose instance id another one has taken over."""
+    text = f"Static member {member_id} with instance id {instance_id} was fenced by member"
+    return Refused(Error.FENCED_INSTANCE_ID, f"{text} {owner_id}.")
+
+
+def unreleased_instance(owner_id: str, member_id: str, instance_id: str | None) -> Refused:
+    """Return the error of a join with the instance id of an active member."""
+    text = (
+        f"Static member {member_id} with instance id {instance_id} cannot join the group because"
+        f" the instance id is owned by {owner_id} member."
+    )
+    return Refused(Error.UNRELEASED_INSTANCE_ID, text)
+
+
 def epoch_message(kind: str, epoch: int, known: int, detail: str = "") -> str:
     """Return the message of 110 FENCED_MEMBER_EPOCH."""
     size = "greater" if epoch > known else "smaller"

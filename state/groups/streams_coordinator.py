@@ -36,19 +36,23 @@ from brokertwin.state.groups import (
 )
 from brokertwin.state.groups import streams_group_records as rows
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
+    fenced_instance,
     not_found,
     other_kind,
     size_error,
+    unknown_instance,
+    unreleased_instance,
 )
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
 from brokertwin.state.groups.streams_endpoints import EndpointPartitions, endpoints
 from brokertwin.state.groups.streams_group import (
     NO_TOPOLOGY,
     STREAMS,
+    MemberTasks,
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,
@@ -76,6 +80,7 @@ class StreamsHeartbeat(NamedTuple):
     """The content of a heartbeat; unchanged fields are None or negative."""
 
     member_id: str
+    instance_id: str | None
     member_epoch: int
     endpoint_epoch: int
     rack_id: str | None
@@ -160,7 +165,8 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             self._store_after_failure()
             raise rejection
         validated = topology.epoch if configured.is_ready else NO_TOPOLOGY
-        group_epoch = self._update_group_epoch(topics_hash, validated, after != before)
+        has_changed = _has_changed(before, after, is_static=heartbeat.instance_id is not None)
+        group_epoch = self._update_group_epoch(topics_hash, validated, has_changed)
         epoch, target, delayed = self._update_target(after, group_epoch, configured)
         statuses += [(TopologyStatus.ASSIGNMENT_DELAYED, delayed)] if delayed else []
         after = self._reconcile(after, epoch, target, heartbeat.owned)
@@ -169,15 +175,51 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
     def _member(self, heartbeat: StreamsHeartbeat) -> StreamsMember:
         """Return the member; a new one has epoch 0 and no tasks."""
         group, is_join = self.group, heartbeat.member_epoch == JOIN_EPOCH
-        full = size_error(STREAMS, group.members, group_configs.streams_max_size(self._broker))
-        if is_join and full is not None:
-            raise full
         member = group.members.get(heartbeat.member_id)
+        static = group.static_member(heartbeat.instance_id)
+        is_known = self._broker.settings.is_4_4 and (member or static) is not None
+        full = size_error(STREAMS, group.members, group_configs.streams_max_size(self._broker))
+        if is_join and full is not None and not is_known:
+            raise full
+        if heartbeat.instance_id is not None:
+            if static is not None:
+                return self._static_member(static, heartbeat)
+            if not is_join:
+                raise unknown_instance(heartbeat.instance_id)
+            return member or StreamsMember(heartbeat.member_id)
         if member is None and not is_join:
             raise self._unknown(heartbeat.member_id)
         if member is None:
             return StreamsMember(heartbeat.member_id)
         _check_epoch(member, heartbeat)
+        return member
+
+    def _static_member(self, static: StreamsMember, heartbeat: StreamsHeartbeat) -> StreamsMember:
+        """Return a static member, or its new incarnation if it has left temporarily."""
+        if heartbeat.member_epoch != JOIN_EPOCH:
+            if static.member_id != heartbeat.member_id:
+                raise fenced_instance(static.member_id, heartbeat.member_id, heartbeat.instance_id)
+            _check_epoch(static, heartbeat)
+            return static
+        if static.member_epoch != STATIC_LEAVE_EPOCH:
+            raise unreleased_instance(static.member_id, heartbeat.member_id, heartbeat.instance_id)
+        group, member_id = self.group, heartbeat.member_id
+        member = msgspec.structs.replace(
+            static, member_id=member_id, member_epoch=0, previous_member_epoch=0
+        )
+        members, targets = dict(group.members), dict(group.target)
+        del members[static.member_id]
+        members[member_id] = member
+        targets[member_id] = targets.pop(static.member_id, TargetTasks())
+        self.group = msgspec.structs.replace(group, members=members, target=targets)
+        for timer in (groups.session, groups.rebalance):
+            self._timers[timer(static.member_id)] = None
+        self.records += rows.member_tombstones(group.group_id, static.member_id)
+        self.records += [
+            rows.member_metadata(group.group_id, member),
+            rows.member_target(group.group_id, member_id, targets[member_id]),
+            rows.current_assignment(group.group_id, member),
+        ]
         return member
 
     def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsGroupTopologyValue:
@@ -409,15 +451,43 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
 
     # Leaving
 
-    def leave(self, member_id: str, *, is_shutdown: bool) -> None:
-        """Remove a member, which may request a shutdown of all others."""
+    def leave(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_shutdown: bool
+    ) -> None:
+        """Remove a member, which may request a shutdown of all others.
+
+        A static member may leave temporarily (epoch -2).
+        """
         if is_shutdown and not self._live.shutdown_member_id:
             self._live.shutdown_member_id = member_id
         member = self.group.members.get(member_id)
+        if instance_id is not None:
+            member = self.group.static_member(instance_id)
         if member is None:
             self._store_after_failure()
-            raise self._unknown(member_id)
-        self.fence([member])
+            is_static = instance_id is not None
+            raise unknown_instance(instance_id) if is_static else self._unknown(member_id)
+        if member.member_id != member_id:
+            self._store_after_failure()
+            raise fenced_instance(member.member_id, member_id, instance_id)
+        if epoch == STATIC_LEAVE_EPOCH:
+            self._leave_temporarily(member)
+        else:
+            self.fence([member])
+
+    def _leave_temporarily(self, member: StreamsMember) -> None:
+        """Keep a static member's tasks and session until it joins again."""
+        active = {part: dict.fromkeys(each, 0) for part, each in member.assigned.active.items()}
+        away = msgspec.structs.replace(
+            member,
+            member_epoch=STATIC_LEAVE_EPOCH,
+            state=StreamsMemberState.STABLE,
+            assigned=msgspec.structs.replace(member.assigned, active=active),
+            pending_revocation=MemberTasks(),
+        )
+        self.records.append(rows.current_assignment(self.group.group_id, away))
+        self._set_timer(groups.rebalance(member.member_id), None)
+        self._store_live()
 
     def fence(self, members: list[StreamsMember]) -> None:
         """Remove members and bump the group epoch for each."""
@@ -474,6 +544,7 @@ def _updated(
     timeout = heartbeat.rebalance_timeout_ms
     return msgspec.structs.replace(
         member,
+        instance_id=heartbeat.instance_id or member.instance_id,
         rack_id=member.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
         topology_epoch=heartbeat.topology.epoch
@@ -485,6 +556,20 @@ def _updated(
         client_id=heartbeat.client_id,
         client_host=heartbeat.client_host,
     )
+
+
+def _has_changed(before: StreamsMember, after: StreamsMember, *, is_static: bool) -> bool:
+    """True if a member's new metadata require another assignment.
+
+    Those of a static member do so only if they influence the assignor.
+    """
+    if not is_static:
+        return after != before
+    return _assignor_input(before) != _assignor_input(after)
+
+
+def _assignor_input(member: StreamsMember) -> tuple[object, ...]:
+    return member.topology_epoch, member.rack_id, member.client_tags, member.process_id
 
 
 def _check_epoch(member: StreamsMember, heartbeat: StreamsHeartbeat) -> None:

@@ -142,6 +142,12 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
         """Return 25 UNKNOWN_MEMBER_ID: there are no classic members."""
         return Error.UNKNOWN_MEMBER_ID
 
+    def static_member(self, instance_id: str | None) -> StreamsMember | None:
+        if instance_id is None:
+            return None
+        known = self.members.values()
+        return next((each for each in known if each.instance_id == instance_id), None)
+
     def in_order(self) -> list[StreamsMember]:
         """Return the members in Kafka's iteration order."""
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]

@@ -24,6 +24,7 @@ OF_THE_CLUSTER = frozenset(
         "CreateAcls",
         "CreateDelegationToken",
         "DeleteAcls",
+        "DeleteShareGroupState",
         "DescribeAcls",
         "DescribeClientQuotas",
         "DescribeDelegationToken",
@@ -32,11 +33,14 @@ OF_THE_CLUSTER = frozenset(
         "DescribeUserScramCredentials",
         "ElectLeaders",
         "ExpireDelegationToken",
+        "InitializeShareGroupState",
         "ListConfigResources",
         "ListPartitionReassignments",
+        "ReadShareGroupState",
         "RenewDelegationToken",
         "UnregisterBroker",
         "UpdateFeatures",
+        "WriteShareGroupState",
         "WriteTxnMarkers",
     }
 )

@@ -9,6 +9,7 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
+    EpochWentBack,
     LsoHeldBack,
     ProducerReplaced,
     ProducerUnused,
@@ -72,6 +73,22 @@ def test_a_producer_id_may_have_expired_after_a_day_without_use(is_long: bool) -
     recording.end_txn("a", 0, Error.INVALID_PRODUCER_ID_MAPPING, at=at)
     (found,) = History(recording.exchanges).found(PRODUCERS, ProducerReplaced)
     assert [type(each) for each in found.causes] == [ProducerUnused] * is_long
+
+
+@pytest.mark.parametrize(
+    ("answered", "arrived", "found"),
+    [(105, 105, [(4, 5)]), (106, 105, []), (1_000, 1_000, []), (1_000, 2_000, [(4, 5)])],
+    ids=["after it", "before it", "within a second of whole ones", "in the next second"],
+)
+def test_an_epoch_goes_back_if_the_request_came_after_the_response_with_a_higher_one(
+    answered: int, arrived: int, found: list[tuple[int, int]]
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 5, at=0, end=answered)
+    is_coarse = answered % 1_000 == 0
+    recording.init("b", 4, at=arrived, end=arrived + (1_000 if is_coarse else 5))
+    back = History(recording.exchanges).found(PRODUCERS, EpochWentBack)
+    assert [(each.epoch, each.former) for each in back] == found
 
 
 def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one() -> None:

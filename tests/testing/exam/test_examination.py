@@ -38,15 +38,15 @@ def test_gateway_responds_like_kafka(gateway: Running) -> None:
 def test_gateway_of_4_4_responds_like_kafka_4_4() -> None:
     reference = reference_of("4.4")
     assert reference is not None
-    not_built = {"streams_static_member", "streams_join_empty_instance"}
-    names = {*reference.goldens} - not_built
     with KafkaBroker(version="4.4") as broker:
         host, _, port = broker.bootstrap.partition(":")
         known = inheriting(selected(), reference)
-        chosen = [e for e in known if e[0].kafka == reference.kafka or e[1].name in names]
+        chosen = [
+            e for e in known if e[0].kafka == reference.kafka or e[1].name in reference.goldens
+        ]
         results = examine(chosen, look(Address(host, int(port)), []), ExamOptions(patience=5))
-    assert set(deviating(results)) == {"v4_4_streams_static_member"}
-    assert {each.outcome for each in results} == {Outcome.AGREES, Outcome.DEVIATES}
+    assert deviating(results) == {}
+    assert {each.outcome for each in results} == {Outcome.AGREES}
 
 
 def test_a_slow_network_is_not_accused(gateway: Running) -> None:
