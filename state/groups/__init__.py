@@ -1,6 +1,6 @@
 """Groups and committed offsets.
 
-See docs/systems/groups.md and docs/systems/committed_offsets.md.
+See docs/systems/groups.md.
 
 Access to groups:
 

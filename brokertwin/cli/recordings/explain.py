@@ -113,7 +113,8 @@ def _partitions(where: Where, key: str) -> "Subject":
             made = PartitionTimeline(watch(source, where.headers()), key)
         return made, made.topics | made.transactional_ids
 
-    return _narrowed(where, key.rpartition("-")[0], (*OF_MEMBERS, *OF_PRODUCERS), found)
+    topic, fields = key.rpartition("-")[0], ("transactionalId",)
+    return _narrowed(where, topic, (*OF_MEMBERS, *OF_PRODUCERS), found, fields)
 
 
 def _stable_offsets(where: Where, key: str) -> "Subject":
@@ -150,7 +151,8 @@ def _clients(where: Where, key: str) -> "Subject":
         everything = {""} if made.lost_sessions else set()
         return made, everything | {*made.producers, *made.groups}
 
-    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), found)
+    fields = "groupId", "transactionalId"
+    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), found, fields)
 
 
 def _narrowed(
@@ -158,17 +160,21 @@ def _narrowed(
     name: str,
     apis: "Sequence[str]",
     found: "Callable[[NeededLines | None], tuple[Subject, set[str]]]",
+    fields: "Sequence[str]" = (),
 ) -> "Subject":
     """Read the lines that name a subject; then those with the names that these show, too.
+
+    Names in some fields of its lines are found before, so that most logs are read once.
 
     All lines are read if the source is not of files, or the subject is not in the lines: then the
     message lists others.
     """
     from brokertwin.recordings.formats.lines import STDIN
-    from brokertwin.recordings.formats.prefilter import DisorderedError, NeededLines
+    from brokertwin.recordings.formats.prefilter import DisorderedError, NeededLines, names_beside
 
     names, needed = {name}, None
     if where.files and STDIN not in where.files and not where.batches:
+        names |= names_beside(where.files, name, fields) if fields else set()
         needed = NeededLines.of(names, apis)
     while needed is not None:
         try:

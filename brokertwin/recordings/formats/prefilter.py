@@ -15,9 +15,12 @@ higher correlation id, `DisorderedError` is raised, and all lines have to be rea
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from brokertwin import unpacked
 from brokertwin.patterns import later
 from brokertwin.protocol.kafka_apis import API_KEYS, FETCH
 from brokertwin.recordings.formats.documents import METADATA_LOG, Document
@@ -27,6 +30,9 @@ from brokertwin.recordings.formats.request_log import DURATION_MAX_MS, ENDS, HEA
 
 BUSY_MS = 1.0
 """From this time in its queues on, a request shows that its broker was busy."""
+
+READ_BYTES = 1_000_000
+"""Bytes that are searched for a name at a time."""
 
 OF_MEMBERS = (
     *("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "OFFSET_COMMIT", "OFFSET_FETCH"),
@@ -76,6 +82,38 @@ class NeededLines(NamedTuple):
             return None
         skipped = frozenset(API_KEYS[api] for api in ("PRODUCE", "FETCH", *apis))
         return cls(tuple(f'"{name}"'.encode() for name in names), skipped)
+
+
+def names_beside(paths: Iterable[Path], name: str, fields: Sequence[str]) -> set[str]:
+    """Names in the lines that have a name, found by their bytes without decoding them.
+
+    What a timeline shows may have other names; these spare a reading of all lines to find them.
+
+    Args:
+        paths: the files. Of one that cannot be read, the names up to there are returned.
+        name: the name.
+        fields: fields with such names; the id of a topic of this name is one, too.
+    """
+    quoted = b'"%s"' % name.encode()
+    ids = rb"(?<=\"name\":%s,\"topicId\":\")[\w-]{22}(?=\")" % re.escape(quoted)
+    values = rb"|".join(rb"(?<=\"%s\":\")[\w.:@+ -]+(?=\")" % each.encode() for each in fields)
+    pattern = later(ids + b"|" + values)
+    found: set[bytes] = set()
+    for path in paths:
+        with suppress(*unpacked.ERRORS), path.open("rb") as raw:
+            for _, stream in unpacked.members(raw, lambda: None):
+                left = b""
+                while data := stream.read(READ_BYTES):
+                    text = left + data
+                    at, end = text.find(quoted), text.rfind(b"\n") + 1
+                    while 0 <= at < end:
+                        line_end = text.index(b"\n", at)
+                        found |= {*pattern.findall(text, text.rfind(b"\n", 0, at) + 1, line_end)}
+                        at = text.find(quoted, line_end)
+                    left = text[end:]
+                    if len(left) > unpacked.LINE_BYTES_MAX:
+                        left = b""
+    return {each.decode() for each in found}
 
 
 class DisorderedError(Exception):
