@@ -17,6 +17,7 @@ from brokertwin.recordings.audit.spool import Spool
 from brokertwin.recordings.formats.documents import DecodedLine
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from tests.support.audits import RECORDINGS, lines
+from tests.support.console import brokertwin
 
 LOGS = ("leader_kill", "follower_stop", "single")
 DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2}
@@ -110,3 +111,10 @@ def test_several_processes_find_the_same(name: str) -> None:
     ]
     assert one[0]
     assert others == [one] * 3
+
+
+def test_audit_prints_the_same_with_several_processes() -> None:
+    words = "audit", "--json", "--fail-on", "never", *RECORDINGS["follower_stop"]
+    one, *others = [brokertwin(*words, "--jobs", jobs).stdout for jobs in (1, 2, 3)]
+    assert one
+    assert others == [one] * 2
