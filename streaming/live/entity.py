@@ -20,6 +20,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 
 import msgspec
 from msgspec import field
@@ -52,6 +53,10 @@ ALARM_MS = 1_000
 """When an entity with waiting exchanges is called again: in the next micro-batch."""
 
 
+BEHIND_ALARM_MS = 300_000
+"""The same of any entity while its cluster's event time passes faster than time."""
+
+
 class EntityArrival(msgspec.Struct, array_like=True, frozen=True):
     """The part of an exchange for an entity, and the identity of the exchange.
 
@@ -76,7 +81,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
     blocks: dict[int, bytes] = field(default_factory=dict)
 
     def new_ones(
-        self, arrivals: Iterable[EntityArrival], event_time: int, counts: Counter[str]
+        self, arrivals: Sequence[EntityArrival], event_time: int, counts: Counter[str]
     ) -> list[EntityArrival]:
         """Return those that are neither late nor repeated, in the order of the responses.
 
@@ -87,7 +92,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
         """
         sets: dict[int, set[int]] = {}
         found = []
-        for each in sorted(arrivals, key=lambda each: each.part.line.order):
+        for each in _in_order(arrivals):
             end = each.part.line.end
             block = end // BLOCK_MS
             if block not in sets:
@@ -114,6 +119,17 @@ class SeenExchanges(msgspec.Struct, array_like=True):
                 break
             total -= len(self.blocks.pop(block)) // 8
             self.floor = max(self.floor, (block + 1) * BLOCK_MS)
+
+
+def _in_order(arrivals: Sequence[EntityArrival]) -> Sequence[EntityArrival]:
+    """Sort arrivals by the order of their responses; most have a ms of their own."""
+    ends = list(map(_end, arrivals))
+    if len({*ends}) < len(ends):
+        return sorted(arrivals, key=lambda each: each.part.line.order)
+    return sorted(arrivals, key=_end)
+
+
+_end = attrgetter("part.line.end")
 
 
 class StoredEntity(msgspec.Struct, array_like=True):
@@ -216,16 +232,20 @@ class LiveEntity:
         """Whether its cluster's event time is past the time for which the entity is kept."""
         return event_time - self.machine.newest >= kept_ms(self.key.kind)
 
-    @property
-    def alarm_ms(self) -> int:
+    def alarm_ms(self, is_behind: bool) -> int:
         """In how many ms the entity has to be called if no exchange comes.
 
         Event time may be `ALIVE_MS` behind. An entity of a silent cluster stays, and is called
         again after the same time. A machine whose state changes without exchanges is called then.
+
+        Args:
+            is_behind: whether the event time of its cluster is catching up, see `ClusterFacts`.
         """
         if self.is_waiting:
             return ALARM_MS
         over_ms, ends_ms = kept_ms(self.key.kind) + ALIVE_MS, self.machine.ends_ms
+        if is_behind:
+            over_ms = min(over_ms, BEHIND_ALARM_MS)
         return min(over_ms, ends_ms + SILENT_MS) if ends_ms is not None else over_ms
 
     def stored(self) -> bytes:

@@ -4,6 +4,7 @@ Spark has no state that tasks of all keys can read. The topic is compacted, and 
 repeated: a task that Spark runs again writes the same facts.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -61,11 +62,15 @@ class FactTopic:
             for message in polled(self._reader, POLL_MESSAGES, POLL_S):
                 at_end, key, value = is_end(message), message.key(), message.value()
                 self._next = max(self._next, (message.offset() or 0) + (not at_end))
-                if not at_end and key is not None and value is not None:
-                    cluster, what, name = msgspec.json.decode(key)
-                    self._facts[cluster].add(
-                        FactRow(cluster, what, name, msgspec.json.decode(value))
-                    )
+                if at_end or key is None:
+                    continue
+                cluster, what, name = msgspec.json.decode(key)
+                if value is None:
+                    self._facts[cluster].forget(what, name)
+                else:
+                    shown = message.timestamp()[1]
+                    row = FactRow(cluster, what, name, msgspec.json.decode(value), shown)
+                    self._facts[cluster].add(row)
         self._read_at = now
         return self._facts
 
@@ -75,12 +80,31 @@ class FactTopic:
         Raises:
             RuntimeError: Kafka does not accept them in time.
         """
-        for cluster, what, key, value in rows:
+        latest = int(time.time() * 1000)  # a broker takes no record of the future
+        for cluster, what, key, value, shown in rows:
             named = msgspec.json.encode((cluster, what, key))
-            self._writer.produce(
-                self._topic, key=named, value=msgspec.json.encode(value), partition=PARTITION
-            )
+            encoded, shown = msgspec.json.encode(value), min(shown, latest)
+            self._writer.produce(self._topic, encoded, named, PARTITION, timestamp=shown)
             self._writer.poll(0)
+        self._flush()
+
+    def expire(self, now: int) -> None:
+        """Delete facts that have expired. Call it while no task reads or writes facts.
+
+        Args:
+            now: in ms since 1970.
+
+        Raises:
+            RuntimeError: Kafka does not accept the tombstones in time.
+        """
+        for cluster, facts in self.read().items():
+            for what, key in facts.expired(now):
+                named = msgspec.json.encode((cluster, what, key))
+                self._writer.produce(self._topic, None, named, PARTITION)
+                self._writer.poll(0)
+        self._flush()
+
+    def _flush(self) -> None:
         if self._writer.flush(KAFKA_TIMEOUT_S):
             raise RuntimeError(f"Kafka did not accept facts for {self._topic} in time.")
 

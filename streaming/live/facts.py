@@ -3,6 +3,10 @@
 Rows are never contradictory: a value is fixed by its key, and a span only grows. So their order and
 repeats do not matter. A row of a busy second replaces that of `DELAYS_KEPT` seconds before.
 
+Expiry: a fact that exchanges keep showing is written again each day. One of `EXPIRING` that none
+has shown for `FACTS_KEPT_MS` of event time is forgotten. The others are few: brokers, their logs,
+addresses and busy seconds, and settings of created topics.
+
 Event time: a cluster's time is that up to which all of its logs are read. A log without new lines
 for `ALIVE_MS` of the micro-batches' time is not waited for.
 """
@@ -20,17 +24,30 @@ ALIVE_MS = 60_000
 """For how long after its last lines a log is waited for."""
 
 
+BEHIND_MS = 3_600_000
+"""How old the event time of a cluster is if the query is catching up."""
+
 DELAYS_KEPT = 1_000
 """Number of seconds of which delays of a broker are kept in the topic."""
 
 
+REFRESHED_MS = 86_400_000
+"""After how long a fact that is shown again is written again."""
+
+FACTS_KEPT_MS = 8 * REFRESHED_MS
+"""How long a fact is kept after it was shown: a day longer than any entity (`kinds`)."""
+
+EXPIRING = frozenset({"topic", "producer", "place", "presence", "fetch", "deleted"})
+
+
 class FactRow(NamedTuple):
-    """A fact: cluster, kind of fact, key, value."""
+    """A fact: cluster, kind of fact, key, value, and when it was shown, in ms since 1970."""
 
     cluster: str
     what: str
     key: str
     value: Any
+    shown: int = 0
 
 
 class LogSpan(NamedTuple):
@@ -45,19 +62,23 @@ class ClusterFacts(msgspec.Struct):
     """Facts of one cluster.
 
     Attributes:
-        known: the facts that machines use.
+        known: the facts that machines use; samples of replicas are in no output of live.
         spans: broker to source (topic and partition) to the span of its lines there.
         addresses: `host:port` to the broker there.
         listeners: the controllers' listeners, whose requests are no clients'.
+        shown: kind and key of each fact that may expire to when it was shown, in ms since 1970.
     """
 
-    known: KnownFacts = field(default_factory=KnownFacts)
+    known: KnownFacts = field(default_factory=lambda: KnownFacts(has_samples=False))
     spans: dict[int, dict[str, LogSpan]] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
+    shown: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, row: FactRow) -> None:
         known, key, value = self.known, row.key, row.value
+        if row.what in EXPIRING:
+            self.shown[row.what, key] = max(row.shown, self.shown.get((row.what, key), 0))
         if row.what == "topic":
             known.topics[key] = value
         elif row.what == "producer":
@@ -95,6 +116,40 @@ class ClusterFacts(msgspec.Struct):
             broker, _, source = key.partition(" ")
             self._span(int(broker), source, LogSpan(*value))
 
+    def is_behind(self, now: int) -> bool:
+        """Return whether the query is reading lines of long ago, such as those of a week."""
+        is_alive = any(_alive(sources.values(), now) for sources in self.spans.values())
+        return is_alive and self.event_time(now) < now - BEHIND_MS
+
+    def forget(self, what: str, key: str) -> None:
+        """Remove a fact of `EXPIRING`."""
+        known, (name, _, rest) = self.known, key.partition(" ")
+        self.shown.pop((what, key), None)
+        if what == "topic":
+            known.topics.pop(key, None)
+        elif what == "producer":
+            known.producers.pop(int(key), None)
+        elif what == "place":
+            group, topic, partition = msgspec.json.decode(rest)
+            _without(known.places, int(name), (group, topic, partition))
+        elif what == "presence" and int(name) in known.presences:
+            spans = known.presences[int(name)].spans
+            spans[:] = [each for each in spans if each.begin != float(rest)]
+            if not spans:
+                del known.presences[int(name)]
+        elif what == "fetch":
+            follower, _, connection = rest.partition(" ")
+            _without(known.fetched, f"{name} {follower}", connection)
+        elif what == "deleted":
+            topic, _, time = key.rpartition(" ")
+            times = known.deleted.pop(topic, [])
+            known.deleted |= {topic: kept} if (kept := [e for e in times if e != int(time)]) else {}
+
+    def expired(self, now: int) -> list[tuple[str, str]]:
+        """Return the kinds and keys of facts that no exchange has shown for long enough."""
+        since = self.event_time(now) - FACTS_KEPT_MS
+        return [each for each, shown in self.shown.items() if shown < since]
+
     def _span(self, broker: int, source: str, new: LogSpan) -> None:
         """Widen a span; a broker's log is covered where all of its sources are read."""
         sources = self.spans.setdefault(broker, {})
@@ -109,6 +164,12 @@ class ClusterFacts(msgspec.Struct):
         if alive:
             return min(each.last for each in alive)
         return max((each.last for each in every), default=0)
+
+
+def _without(of: dict[Any, dict[Any, Any]], name: Any, key: Any) -> None:
+    of.get(name, {}).pop(key, None)
+    if not of.get(name, True):
+        del of[name]
 
 
 def widened(former: LogSpan, new: LogSpan) -> LogSpan:
@@ -133,27 +194,43 @@ def learned(
         facts: those that are known.
         now: time of the micro-batch, in ms since 1970.
     """
-    new, known = KnownFacts(), facts.known
+    new = KnownFacts()
     for each in exchanges:
         new.learn(each)
-    for topic_id in new.topics.keys() - known.topics.keys():
-        yield FactRow(cluster, "topic", topic_id, new.topics[topic_id])
+    for what, key, value in _facts_of(source, new, facts, now):
+        yield FactRow(cluster, what, key, value, new.last)
+
+
+def _facts_of(
+    source: str, new: KnownFacts, facts: ClusterFacts, now: int
+) -> Iterator[tuple[str, str, Any]]:
+    """Kind, key and value of facts that are not known, or were shown too long ago."""
+    known = facts.known
+
+    def is_due(what: str, key: str) -> bool:
+        return facts.shown.get((what, key), 0) <= new.last - REFRESHED_MS
+
+    for topic_id, name in new.topics.items():
+        if topic_id not in known.topics or is_due("topic", topic_id):
+            yield "topic", topic_id, name
     for number, name in new.producers.items():
-        if known.producers.get(number) != name:
-            yield FactRow(cluster, "producer", str(number), name)
+        if known.producers.get(number) != name or is_due("producer", str(number)):
+            yield "producer", str(number), name
     for number, places in new.places.items():
-        for place in places.keys() - known.places.get(number, {}).keys():
+        for place in places:
             value = msgspec.json.encode(place).decode()
-            yield FactRow(cluster, "place", f"{number} {value}", value)
+            key = f"{number} {value}"
+            if place not in known.places.get(number, {}) or is_due("place", key):
+                yield "place", key, value
     for broker, span in new.logs.items():
         read = LogSpan(*span, now)
         former = facts.spans.get(broker, {}).get(source, read)
-        yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
+        yield "span", f"{broker} {source}", widened(former, read)
     for broker in new.precise.keys() - known.precise.keys():
-        yield FactRow(cluster, "precise", str(broker), None)
+        yield "precise", str(broker), None
     for broker in new.brokers.keys() - known.brokers.keys():
-        yield FactRow(cluster, "broker", str(broker), None)
-    yield from (FactRow(cluster, *row) for row in _of_brokers(new, known))
+        yield "broker", str(broker), None
+    yield from _of_brokers(new, known)
 
 
 def _of_brokers(new: KnownFacts, known: KnownFacts) -> Iterator[tuple[str, str, Any]]:

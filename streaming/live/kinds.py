@@ -21,14 +21,17 @@ from brokertwin.recordings.history.findings import Finding
 from brokertwin.recordings.history.group_offsets import (
     COMMIT_APIS,
     ENDING_APIS,
+    OFFSET_APIS,
     ObservedOffsets,
     fetched_places,
     of_partition,
     places_of,
 )
+from brokertwin.recordings.history.memberships import MEMBER_APIS
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.sessions import NONE, ObservedSessionCache, opened_by, session_of
+from brokertwin.recordings.history.shares import SHARE_APIS
 from brokertwin.streaming.live.facts import ClusterFacts
 
 SESSION, OFFSET = "session", "offset"
@@ -99,6 +102,39 @@ def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
     if not exchange.is_internal:
         yield from _sessions(exchange, facts.known)
         yield from _offsets(exchange, facts.known)
+
+
+_USING_FACTS = frozenset(
+    {*OFFSET_APIS, *(api for kind in KINDS.values() if kind.name != "client" for api in kind.apis)}
+).difference(MEMBER_APIS, SHARE_APIS)
+"""The APIs whose exchanges name entities that depend on facts."""
+
+_TOPICS = {
+    "FETCH": ("topics", "responses"),
+    "PRODUCE": ("topicData", "responses"),
+    "OFFSET_COMMIT": ("topics", "topics"),
+}
+"""Those that depend on names of topics alone, with the fields of the topics."""
+
+
+def is_settled(exchange: RecordedExchange, known: KnownFacts) -> bool:
+    """Whether facts that are not known yet cannot change the routes of an exchange."""
+    api, request, response = exchange.line.api, exchange.request, exchange.response
+    if api not in _USING_FACTS:
+        return True
+    names = _TOPICS.get(api)
+    if names is None:
+        return False
+    if api == "PRODUCE":
+        for holder in bodies.holders(api, request):
+            if not holder.name and holder.producer_id not in known.producers:
+                return False
+    for body, name in zip((request, response), names, strict=True):
+        for topic in body.get(name) or ():
+            is_named = topic.get("topic") or topic.get("name")
+            if not is_named and topic.get("topicId") not in known.topics:
+                return False
+    return True
 
 
 @cache

@@ -24,7 +24,7 @@ from brokertwin.streaming.live.fact_topic import FactStore, fact_topic
 from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.halves import CONNECTION, Connection
 from brokertwin.streaming.live.halves import KEPT_MS as HALVES_KEPT_MS
-from brokertwin.streaming.live.kinds import routes
+from brokertwin.streaming.live.kinds import is_settled, routes
 from brokertwin.streaming.live.reading import HalfExchange, ReadExchange, TopicLine, read_rows
 
 if TYPE_CHECKING:
@@ -34,21 +34,27 @@ if TYPE_CHECKING:
     Frames = Iterable[pd.DataFrame]
 
 LINE_COLUMNS = ("source", "offset", "value", "cluster", "broker")
-READ_SCHEMA = "cluster STRING, connection STRING, is_half BOOLEAN, value BINARY"
-READ_COLUMNS = ("cluster", "connection", "is_half", "value")
 ROUTED_SCHEMA = "cluster STRING, kind STRING, id STRING, value BINARY"
+ROUTED_COLUMNS = ("cluster", "kind", "id", "value")
 OUTPUT_SCHEMA = "topic STRING, key BINARY, value BINARY, cluster STRING, broker INT"
 ENTITY_KEYS = ("cluster", "kind", "id")
 BUCKET_KEYS = ("cluster", "bucket")
 BUCKET_SCHEMA = "entities BINARY"
+UNROUTED = ""
+"""In place of a kind: exchanges whose entities depend on facts that may be in other partitions."""
+
 FINDINGS, EXCHANGES = "findings", "exchanges"
 ROWS_MAX = 5_000
 """Maximum number of rows of a frame."""
 
-PACKED_MAX = 20_000
-"""Maximum number of exchanges, or of their parts, that wait in a task to be packed."""
+PACKED_MAX = 50_000
+"""Maximum number of parts of exchanges that wait in a task to be packed."""
 
 Count = Callable[[Mapping[str, int]], None]
+PackedKey = tuple[str, str, str]
+"""Cluster, kind and id of an entity; the id of an `UNROUTED` exchange is its connection."""
+
+RoutedRow = tuple[str, str, str, bytes]
 
 
 class OutputRow(NamedTuple):
@@ -83,7 +89,7 @@ class LiveFunctions:
         return fact_topic(self.client, self.fact_topic)
 
     def read(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
-        """Stage 1: rows of topics to exchanges and halves; writes new facts."""
+        """Stage 1: rows of topics to the parts that entities use; writes new facts."""
         by_partition: dict[str, list[TopicLine]] = defaultdict(list)
         times = [0]
         for frame in frames:
@@ -95,14 +101,14 @@ class LiveFunctions:
         now = max(times)
         for lines in by_partition.values():
             lines.sort(key=lambda each: each.offset)
-            yield from _frames(READ_SCHEMA, read(lines, now, self._facts, self.zone, self.count))
+            yield from _frames(ROUTED_SCHEMA, read(lines, now, self._facts, self.zone, self.count))
 
     def route(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
-        """Stage 2: exchanges to the parts that entities use."""
+        """Stage 2: the same for exchanges that had to wait for facts of the micro-batch."""
         rows = (
             row
             for frame in frames
-            for row in zip(*(frame[name].tolist() for name in READ_COLUMNS), strict=True)
+            for row in zip(*(frame[name].tolist() for name in ROUTED_COLUMNS), strict=True)
         )
         yield from _frames(ROUTED_SCHEMA, route(rows, self._facts.read(), self.count))
 
@@ -167,15 +173,15 @@ def _uncollected() -> Iterator[None]:
 
 def read(
     lines: Sequence[TopicLine], now: int, store: FactStore, zone: tzinfo, count: Count
-) -> Iterator[tuple[Any, ...]]:
-    """Read the rows of a partition, write their new facts; yield rows of `READ_SCHEMA`.
+) -> Iterator[RoutedRow]:
+    """Read the rows of a partition, write their new facts; yield rows of `ROUTED_SCHEMA`.
 
     Args:
         lines: the rows, in their order.
         now: time of the micro-batch, in ms since 1970.
         store: of facts.
         zone: time zone of lines that name none.
-        count: called with numbers of lines, exchanges and damaged lines.
+        count: called with numbers of lines, exchanges, damaged lines, and `without_entity`.
     """
     with _uncollected():
         facts = store.read()
@@ -193,50 +199,73 @@ def read(
             new = found.listeners[cluster] - known.listeners.keys()
             rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
             store.write(rows)
-        whole = (
-            ((cluster, each.exchange.line.connection, False), each)
+        parts = (
+            part
             for cluster, own in found.exchanges.items()
-            for each in own
+            for part in _parts_of(cluster, own, facts.get(cluster, ClusterFacts()), count)
         )
-        halves = (((cluster, half.session, True), half) for cluster, half in found.halves)
-        yield from _packed(chain(whole, halves))
+        halves = (((cluster, CONNECTION, half.session), half) for cluster, half in found.halves)
+        yield from _packed(chain(parts, halves))
 
 
 def route(
-    rows: Iterable[tuple[str, str, bool, bytes]], facts: Mapping[str, ClusterFacts], count: Count
-) -> Iterator[tuple[Any, ...]]:
-    """The entities of rows of `READ_SCHEMA`, as rows of `ROUTED_SCHEMA`.
+    rows: Iterable[RoutedRow], facts: Mapping[str, ClusterFacts], count: Count
+) -> Iterator[RoutedRow]:
+    """Route what is `UNROUTED`; other rows stay.
 
     Args:
-        rows: exchanges and halves.
+        rows: of `ROUTED_SCHEMA`.
         facts: by cluster.
         count: called with the number of exchanges `without_entity`.
     """
-
-    def routed() -> Iterator[tuple[tuple[str, str, str], EntityArrival | HalfExchange]]:
-        for cluster, connection, is_half, value in rows:
-            if is_half:
-                for half in _halves_decoder.decode(value):
-                    yield (cluster, CONNECTION, connection), half
-                continue
-            known, unused = facts.get(cluster, ClusterFacts()), 0
-            for each in _exchanges_decoder.decode(value):
-                found = list(routes(each.exchange, known))
-                unused += not found
-                for kind, name, part in found:
-                    yield (cluster, kind, name), EntityArrival(each.number, part)
-            if unused:
-                count({"without_entity": unused})
-
+    waiting = []
+    for row in rows:
+        if row[1] == UNROUTED:
+            waiting.append(row)
+        else:
+            yield row
     with _uncollected():
-        yield from _packed(routed())
+        yield from _packed(
+            part
+            for cluster, _, _, value in waiting
+            for part in _parts_of(
+                cluster,
+                _exchanges_decoder.decode(value),
+                facts.get(cluster, ClusterFacts()),
+                count,
+                is_last=True,
+            )
+        )
 
 
-def _packed(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, ...]]:
+def _parts_of(
+    cluster: str,
+    exchanges: Iterable[ReadExchange],
+    facts: ClusterFacts,
+    count: Count,
+    is_last: bool = False,
+) -> Iterator[tuple[PackedKey, EntityArrival | ReadExchange]]:
+    """The entities of exchanges with their parts; with `is_last` none is `UNROUTED`."""
+    unused = 0
+    for each in exchanges:
+        exchange = each.exchange
+        if not is_last and not is_settled(exchange, facts.known):
+            yield (cluster, UNROUTED, exchange.line.connection), each
+            continue
+        has_entity = False
+        for kind, name, part in routes(exchange, facts):
+            has_entity = True
+            yield (cluster, kind, name), EntityArrival(each.number, part)
+        unused += not has_entity
+    if unused:
+        count({"without_entity": unused})
+
+
+def _packed(items: Iterable[tuple[PackedKey, Any]]) -> Iterator[RoutedRow]:
     """Encode items of the same key together, because a row of Spark costs more than an item."""
     rest = iter(items)
     while part := list(islice(rest, PACKED_MAX)):
-        by_key: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+        by_key: dict[PackedKey, list[Any]] = defaultdict(list)
         for key, item in part:
             by_key[key].append(item)
         yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
@@ -297,7 +326,8 @@ def handle(
     is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
-    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms, counts)
+    alarm_ms = entity.alarm_ms(known.is_behind(now))
+    return Handled(outputs, None if is_over else entity.stored(), after, alarm_ms, counts)
 
 
 def _connection(

@@ -138,11 +138,10 @@ def _header(name: str) -> "Column":
 def routed(query: LiveQuery, read: "DataFrame", functions: LiveFunctions) -> "DataFrame":
     """The parts of exchanges for entities.
 
-    The shuffle keeps the exchanges of a connection together, and lets no task route before all
-    facts of the micro-batch are written.
+    The shuffle lets no task route the rest before all facts of the micro-batch are written.
     """
-    exchanges = read.mapInPandas(_of(functions, "read"), operator.READ_SCHEMA)
-    shuffled = exchanges.repartition(query.shuffle_partitions, "cluster", "connection")
+    parts = read.mapInPandas(_of(functions, "read"), operator.ROUTED_SCHEMA)
+    shuffled = parts.repartition(query.shuffle_partitions, "cluster", "id")
     return shuffled.mapInPandas(_of(functions, "route"), operator.ROUTED_SCHEMA)
 
 

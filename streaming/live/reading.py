@@ -32,6 +32,7 @@ from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import read_with
 from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.recordings.formats.summary import Summary
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import RecordedExchange, exchange_of
 from brokertwin.recordings.replay.recording import THE_BROKER, of_documents
 from brokertwin.streaming.live.facts import ClusterFacts
@@ -182,6 +183,7 @@ def _exchanges(
     documents: list[Document], listeners: Collection[str], counts: Counter[str]
 ) -> Iterator[ReadExchange]:
     times = {each.place: each.time for each in documents}
+    error_free = {e.place for e in documents if bodies.is_error_free(bytes(e.response))}
     recording = of_documents(documents, Completion(None, {}), listeners)
     counts["damaged"] += len(recording.broken)
     for found, kind in ((recording.exchanges, "exchanges"), (recording.own, "internal")):
@@ -192,7 +194,7 @@ def _exchanges(
                 header = each.header
                 named = f"{each.connection} {header.correlation_id} {times[each.id]} {each.api}"
                 number = int.from_bytes(blake2b(named.encode(), digest_size=8).digest())
-                yield ReadExchange(number, exchange_of(each, is_internal))
+                yield ReadExchange(number, exchange_of(each, is_internal, each.id in error_free))
 
 
 class _Brokers:

@@ -22,6 +22,7 @@ from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live import remade_topics
+from brokertwin.streaming.live.fact_topic import fact_topic
 from brokertwin.streaming.live.modes import FIXED
 from brokertwin.streaming.live.operator import EXCHANGES, LiveFunctions
 from brokertwin.streaming.live.outputs import FINDINGS_KEPT_DAYS, Found, LiveOutputs
@@ -172,6 +173,7 @@ def run(
             due.taken(batch, time.monotonic())
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
         outputs.write(rows, batch, query_id(query.checkpoint))
+        fact_topic(query.client, query.topic(FACTS)).expire(int(time.time() * 1000))
         counted[batch] = dict(counts.value)  # all tasks of the micro-batch have ended
         counted.pop(batch - COUNTS_KEPT, None)
 

@@ -163,7 +163,7 @@ class FormatReader:
         """The time of a line in Kafka's default layout, in ms since 1970; None if it has none."""
         return self._clock.in_minute(minute, ms)
 
-    def read(self, lines: Iterator[SourceLine], is_whole: bool = True) -> Made:
+    def read(self, lines: Iterator[SourceLine], is_whole: bool) -> Made:
         """Yield documents; each line is in one of them or left with a reason.
 
         Args:

@@ -129,7 +129,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             if batch.error:
                 yield self._refused(batch, exchange.line)
             elif batch.offset >= 0:
-                is_id = batch.topic in known.topics
+                is_id = batch.topic in exchange.request.get("ids", ())
                 yield from self._written(AcknowledgedBatch(batch, exchange.line), is_id)
 
     @property
@@ -277,6 +277,12 @@ def _codes_in(response: Any) -> Iterator[tuple[str, int, int]]:
             yield bodies.topic_of(topic), part["index"], part["errorCode"]
 
 
+def _ids_in(exchange: RecordedExchange) -> set[str]:
+    """The topics that a request names by id."""
+    topics = exchange.request.get("topicData") or ()
+    return {e["topicId"] for e in topics if e.get("topicId") and not e.get("name")}
+
+
 def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     """Producers with their batches, and a nameless one with the errors without batch headers."""
     own: dict[str, list[SentBatch]] = defaultdict(list)
@@ -284,8 +290,10 @@ def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     for each in bodies.sent(exchange.request, exchange.response):
         own[f"{each.producer_id} {each.partition} {known.named(each.topic)}"].append(each)
         seen_codes.add(each.error)
+    ids = _ids_in(exchange)
     for name, sent in own.items():
-        part = RecordedExchange(exchange.line, {"batches": sent}, {})
+        named = sorted(ids.intersection(each.topic for each in sent))
+        part = RecordedExchange(exchange.line, {"batches": sent, "ids": named}, {})
         yield EntityKey("producer-in-partition", name), part
     codes = {*bodies.errors(exchange.response)} - seen_codes
     if codes.intersection(OF_SEQUENCES):
@@ -304,8 +312,7 @@ def _producer_in(key: EntityKey) -> ProducerInPartition:
 
 
 def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
-    topics = exchange.request.get("topicData") or ()
-    ids = {e.get("topicId") for e in topics if not e.get("name")} - {None}
+    ids = _ids_in(exchange)
     own: dict[tuple[str, int], list[SentBatch]] = defaultdict(list)
     for each in bodies.sent(exchange.request, exchange.response) if ids else ():
         if each.topic in ids and not each.error and each.offset >= 0:

@@ -54,7 +54,7 @@ DELAYS_MAX = 100_000
 """Maximum number of seconds with a busy broker, and of deleted topics, that are kept."""
 
 
-class RecordedRequest(msgspec.Struct, frozen=True):
+class RecordedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of an exchange that a state keeps; it identifies the evidence of a finding.
 
     Attributes:
@@ -103,7 +103,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
         return self.end, self.time, file, int(line) if line.isdecimal() else 0
 
 
-class RecordedExchange(msgspec.Struct, frozen=True):
+class RecordedExchange(msgspec.Struct, frozen=True, omit_defaults=True):
     """A request with its response; bodies are those of Kafka's request log.
 
     `response` is empty if the request has none (acks=0). `has_response` is False if the recording
@@ -326,7 +326,10 @@ class KnownFacts(msgspec.Struct):
         return presence.absence(since, time, log_end)
 
 
-def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchange:
+def exchange_of(
+    recorded: Exchange, is_internal: bool = False, is_error_free: bool = False
+) -> RecordedExchange:
+    """Convert an exchange; `is_error_free` spares searching its response for errors."""
     body, client = recorded.body(), recorded.header.client_id or ""
     line = RecordedRequest(
         recorded.id,
@@ -340,11 +343,12 @@ def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchan
         recorded.version,
         _is_own(recorded.api, client, body),
     )
+    response = recorded.response or {}
     stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
     return RecordedExchange(
         line,
         body,
-        recorded.response or {},
+        bodies.ErrorFree(response) if is_error_free else response,
         recorded.is_recorded,
         *stages,
         is_internal,

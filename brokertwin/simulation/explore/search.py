@@ -13,6 +13,7 @@ the brokers (`docs/explore.md` shows how this is checked):
 Random walks (`walk`) take the same steps with a random choice.
 """
 
+import gc
 import pickle
 import signal
 import time
@@ -42,6 +43,9 @@ from brokertwin.simulation.explore.world import Explorer, Step, World
 
 CHUNK = 256
 """States that a worker expands at a time."""
+
+GARBAGE = 100_000
+"""New objects between two garbage collections. States stay, and have no cycles."""
 
 NO_PARENT = -1
 OF_ONE_BROKER = frozenset({"PRODUCE", "FETCH"})
@@ -265,11 +269,12 @@ class Search:
     def run(self) -> Result:
         """Search until all states are visited, an invariant is violated, or a bound is reached."""
         options = self._options
-        begun, wall = time.process_time(), time.monotonic()
+        begun, wall, threshold = time.process_time(), time.monotonic(), gc.get_threshold()
         if not (options.checkpoint and self._resume()):
             self._begin()
         result = self.result
         ends = wall + options.seconds if options.seconds else None
+        gc.set_threshold(GARBAGE)  # also of the workers, which are forks
         try:
             while not result.violation and not result.ended_by:
                 if not len(self._here):
@@ -290,6 +295,7 @@ class Search:
             for pool in self._pools:
                 pool.shutdown(cancel_futures=True)
             self._pools = []
+            gc.set_threshold(*threshold)
         self._count(self._expander.counts())
         result.frontier = len(self._here) + len(self._next)
         result.cpu_seconds += time.process_time() - begun

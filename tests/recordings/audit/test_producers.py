@@ -66,8 +66,11 @@ def _recording_with_id() -> SyntheticRecording:
     return recording
 
 
-def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_written_twice() -> None:
-    recording = _recording_with_id()
+@pytest.mark.parametrize("has_name", [True, False])
+def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_written_twice(
+    has_name: bool,
+) -> None:
+    recording = _recording_with_id() if has_name else SyntheticRecording()
     recording.produce(0, 10, topic_id=ID)
     recording.produce(0, 10, topic_id=ID)
     (found,) = recording.found(producers.written)

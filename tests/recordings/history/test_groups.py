@@ -79,11 +79,15 @@ def test_a_join_after_a_rebalance_has_begun_is_not_its_cause() -> None:
     """The coordinator could not store an assignment, and began a rebalance by itself."""
     sync = {"groupId": GROUP, "memberId": "a", "generationId": 1, "assignments": []}
     refusals = (
-        ("SYNC_GROUP", Error.COORDINATOR_NOT_AVAILABLE),
-        ("HEARTBEAT", Error.REBALANCE_IN_PROGRESS),
-        ("", Error.NONE),
+        ("SYNC_GROUP", Error.COORDINATOR_NOT_AVAILABLE, True),
+        ("HEARTBEAT", Error.REBALANCE_IN_PROGRESS, True),
+        ("SYNC_GROUP", Error.ILLEGAL_GENERATION, False),
+        ("SYNC_GROUP", Error.NONE, False),
+        ("HEARTBEAT", Error.COORDINATOR_NOT_AVAILABLE, False),
+        ("HEARTBEAT", Error.NONE, False),
+        ("", Error.NONE, False),
     )
-    for api, code in refusals:
+    for api, code, has_begun in refusals:
         recording = SyntheticRecording()
         recording.join("a", 1, ["a"], is_new=True, at=0)
         if api:
@@ -91,7 +95,8 @@ def test_a_join_after_a_rebalance_has_begun_is_not_its_cause() -> None:
         recording.join("a", 2, ["a"], at=2_000)
         second = [e for e in emitted(recording.exchanges) if isinstance(e, Rebalance)][-1]
         assert second.number == 2
-        assert [type(each) for each in second.causes] == ([] if api else [MemberJoinedAgain])
+        causes = [type(each) for each in second.causes]
+        assert causes == ([] if has_begun else [MemberJoinedAgain]), f"{api} {code.name}"
 
 
 def test_a_member_that_expires_alone_is_found_after_the_empty_generation() -> None:

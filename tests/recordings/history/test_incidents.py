@@ -6,6 +6,7 @@
 import msgspec
 import pytest
 
+from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings.history.findings import (
     BrokerGone,
     Certainty,
@@ -104,6 +105,24 @@ def test_a_refusal_before_a_broker_asked_for_its_shutdown_does_not_follow_from_i
     signs = {1: BrokerSigns(beats, beats, beats[:1], beats[1:], beats[1:])}
     (found_one,) = incidents([*found, early, late], signs, beats[-1])
     assert [e for e in found_one.consequences if isinstance(e, Refused)] == [late]
+
+
+OF_A_RESTART = """\
+NOT_LEADER_OR_FOLLOWER FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH LEADER_NOT_AVAILABLE
+REPLICA_NOT_AVAILABLE BROKER_NOT_AVAILABLE COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE
+NOT_COORDINATOR NOT_CONTROLLER REQUEST_TIMED_OUT OFFSET_NOT_AVAILABLE NETWORK_EXCEPTION
+PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE
+"""
+
+
+def test_refusals_that_follow_are_of_errors_that_a_restart_gives() -> None:
+    found = whole("leader_kill").history.unfolded_changes()
+    refused = next(e for e in follows("leader_kill", 1).consequences if isinstance(e, Refused))
+    all_codes = [msgspec.structs.replace(refused, code=code) for code in Error if code > 0]
+    signs = whole("leader_kill").history.signs
+    (found_one,) = incidents([*found, *all_codes], signs, refused.line.end + 60_000)
+    codes = {e.code for e in found_one.consequences if isinstance(e, Refused)}
+    assert {*map(error_name, codes)} == {*OF_A_RESTART.split()}
 
 
 def test_without_signs_nothing_is_known_of_a_broker() -> None:

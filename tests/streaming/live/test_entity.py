@@ -5,6 +5,7 @@ from collections import Counter
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit.history import History
@@ -15,8 +16,10 @@ from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.findings import Rebalance, Refused, Severity
 from brokertwin.streaming.live import entity
 from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, SeenExchanges
+from brokertwin.streaming.live.facts import ClusterFacts, learned
+from brokertwin.streaming.live.kinds import is_settled, routes
 from tests.support import audits
-from tests.support.live import LiveMachines, cut
+from tests.support.live import CLUSTER, SOURCE, LiveMachines, cut
 from tests.support.planted_exchanges import audit_of, planted
 from tests.support.synthetic_recording import SyntheticRecording
 
@@ -60,6 +63,26 @@ def test_findings_about_planted_lag_and_replicas_are_those_of_audit(
         assert machines.audited() == wanted, recording
         reached.update(each.kind for each in wanted)
     assert reached.keys() >= REACHED, reached
+
+
+@pytest.mark.parametrize("recording", audits.RECORDINGS)
+def test_routes_of_a_settled_exchange_are_the_same_with_all_facts(recording: str) -> None:
+    every, chance = exchanges_of(recording), random.Random(1)
+    whole, known = ClusterFacts(), ClusterFacts()
+    rows = list(learned(CLUSTER, SOURCE, every, whole, 0))
+    for row in rows:
+        whole.add(row)
+        if chance.random() < 0.5:
+            known.add(row)
+    nameless = [
+        replace(each, request={**each.request, "transactionalId": None})
+        for each in every
+        if each.line.api == "PRODUCE"
+    ]
+    settled = [each for each in (*every, *nameless) if is_settled(each, known.known)]
+    for each in settled:
+        assert list(routes(each, known)) == list(routes(each, whole)), each.line.place
+    assert settled
 
 
 @pytest.mark.long

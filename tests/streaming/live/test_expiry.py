@@ -7,13 +7,14 @@ import pytest
 
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.streaming.live import operator
+from brokertwin.streaming.live.entity import BEHIND_ALARM_MS
 from brokertwin.streaming.live.halves import CONNECTION, KEPT_MS, Connection
 from brokertwin.streaming.live.kinds import HOUR_MS
 from brokertwin.streaming.live.reading import HalfExchange, TopicLine
 from tests.streaming.live.test_operator import KROXYLICIOUS, kinds, lines_of, wanted
 from tests.support.live import CLUSTER, START_MS, TRIGGER_MS, LiveTopics
 
-BEGIN = 1_795_000_000_000
+BEGIN = START_MS
 MINUTE_MS = 60_000
 SECOND_MS = 1_000
 both_modes = pytest.mark.parametrize("is_bucket", [False, True])
@@ -158,3 +159,15 @@ def test_a_connection_is_over_when_no_request_waits_any_longer() -> None:
     key = EntityKey(CONNECTION, "s")
     handled = operator.handle(CLUSTER, key, stored, [], {}, BEGIN + KEPT_MS)
     assert handled.stored is None, "without any exchange, the query's time decides"
+
+
+@both_modes
+def test_rows_expire_by_event_time_while_a_long_backlog_is_read(is_bucket: bool) -> None:
+    """Two days are read in 48 minutes: sessions of an hour are dropped meanwhile."""
+    topics, most = LiveTopics(is_bucket), 0
+    for number in range(288):
+        at = number * 10 * MINUTE_MS - 72 * HOUR_MS
+        topics.batch([fetch(number, 0, at), fetch(number, 1, at + SECOND_MS)])
+        most = max(most, len(epochs(topics)))
+    an_hour, an_alarm = HOUR_MS // (10 * MINUTE_MS), BEHIND_ALARM_MS // TRIGGER_MS
+    assert an_hour < most <= 2 * (an_hour + an_alarm)

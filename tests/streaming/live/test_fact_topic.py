@@ -16,7 +16,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.streaming.live import fact_topic
 from brokertwin.streaming.live.fact_topic import FactTopic
-from brokertwin.streaming.live.facts import FactRow
+from brokertwin.streaming.live.facts import FACTS_KEPT_MS, FactRow
 from brokertwin.testing import KafkaBroker
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -79,3 +79,20 @@ def test_facts_are_read_again_in_a_micro_batch_whose_first_read_failed(
             with pytest.raises(UserError):
                 topic.read(now=1)
         assert topic.read(now=1).keys() == {"shop"}
+
+
+def test_a_fact_that_has_expired_is_deleted_from_the_topic() -> None:
+    def span(last: int) -> FactRow:
+        return FactRow("shop", "span", "1 requests/0", (last, last, last))
+
+    with KafkaBroker(topics=["facts"]) as broker:
+        client = ClientProperties({"bootstrap.servers": broker.bootstrap})
+        topic, later = FactTopic(client, "facts"), 1_000 + FACTS_KEPT_MS
+        topic.write([FactRow("shop", "topic", "id", "orders", 1_000), span(later)])
+        topic.expire(later)
+        assert topic.read()["shop"].known.topics == {"id": "orders"}
+        topic.write([span(later + 1)])
+        topic.expire(later + 1)
+        for each in (topic, FactTopic(client, "facts")):
+            assert each.read()["shop"].known.topics == {}
+            assert each.read()["shop"].spans[1]

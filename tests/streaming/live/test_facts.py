@@ -6,6 +6,9 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange,
 from brokertwin.streaming.live.facts import (
     ALIVE_MS,
     DELAYS_KEPT,
+    EXPIRING,
+    FACTS_KEPT_MS,
+    REFRESHED_MS,
     ClusterFacts,
     FactRow,
     learned,
@@ -124,3 +127,48 @@ def test_min_insync_replicas_of_a_created_topic_are_a_fact() -> None:
     for row in learned("shop", "x/0", [RecordedExchange(line, body, {})], facts, NOW):
         facts.add(encoded(row))
     assert facts.known.min_isr_of("orders") == 2
+
+
+def shown_at(time: int) -> list[RecordedExchange]:
+    """Exchanges that show a fact of each kind that expires."""
+    commit = {
+        "groupId": "billing",
+        "transactionalId": "tx",
+        "producerId": 7,
+        "producerEpoch": 0,
+        "topics": [{"name": "orders", "partitions": [{"partitionIndex": 3}]}],
+    }
+    topics = {"topics": [{"name": "orders", "topicId": "T"}]}
+    deleted = {"responses": [{"name": "old", "topicId": "O", "errorCode": 0}]}
+    line = RecordedRequest("x:1", time, time, 1, "c", "", "x", "TXN_OFFSET_COMMIT", 3)
+    return [
+        RecordedExchange(line, commit, {}),
+        RecordedExchange(msgspec.structs.replace(line, api="METADATA"), {}, topics),
+        RecordedExchange(msgspec.structs.replace(line, api="DELETE_TOPICS"), {}, deleted),
+        heartbeat(1, time),
+        fetch(time, 0.0),
+    ]
+
+
+def test_facts_expire_when_no_exchange_has_shown_them_for_long_enough() -> None:
+    facts, last = ClusterFacts(), 0
+    for day in range(20):
+        last = NOW + day * REFRESHED_MS
+        rows = list(learned("shop", "x/0", shown_at(last), facts, last))
+        for row in rows:
+            facts.add(encoded(row))
+        assert {each.what for each in rows} >= EXPIRING, "each is written again every day"
+        for what, key in facts.expired(last):
+            facts.forget(what, key)
+        of_days = FACTS_KEPT_MS // REFRESHED_MS + 1
+        assert len(facts.shown) <= 5 + 3 * of_days, "deletions and states have a time in the key"
+    assert [*facts.known.places[7]] == [("billing", "orders", 3)]
+    later = last + FACTS_KEPT_MS + 1
+    read(facts, "x/0", (1, later, later), now=later)
+    for what, key in facts.expired(later):
+        facts.forget(what, key)
+    known = facts.known
+    assert not facts.shown
+    assert not (known.topics or known.producers or known.places or known.deleted)
+    assert not (known.fetched or known.presences)
+    assert known.is_covered(1, NOW, later), "the span of a log does not expire"

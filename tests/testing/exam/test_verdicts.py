@@ -21,6 +21,7 @@ from brokertwin.testing.exam.verdicts import (
     Result,
     VersionNote,
     consequence,
+    differences,
     exit_code,
     judged,
     keys_of,
@@ -138,6 +139,13 @@ def test_a_scenario_that_ends_early_deviates_once() -> None:
     found = result(None, ended=CLOSED)
     assert [(each.path, each.severity) for each in found.deviations] == [(ENDED, CLIENTS)]
     assert found.outcome is Outcome.DEVIATES
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_another_number_of_observations_is_a_difference(count: int) -> None:
+    shown = [Observation("produce", GOLDEN)] * count
+    expected = [("observations", 1, count)] if count != 1 else []
+    assert differences(scenario(), shown) == expected
 
 
 def test_a_value_that_never_comes_is_the_deviation() -> None:
