@@ -171,8 +171,8 @@ class FormatReader:
             is_whole: whether no line follows, so that what is incomplete stays so.
         """
         for line in lines:
-            made = self._decoded(line) if isinstance(line, DecodedLine) else None
-            made = made or self.usual(line)
+            decoded = self._decoded(line) if isinstance(line, DecodedLine) else None
+            made = decoded or self.usual(line)
             if made is not None:
                 yield made
             else:

@@ -20,7 +20,7 @@ from tests.support.audits import RECORDINGS, lines
 from tests.support.console import brokertwin
 
 LOGS = ("leader_kill", "follower_stop", "single")
-DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2}
+DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2, "around": 2}
 
 
 def damaged(path: Path, chance: random.Random) -> bytes:
@@ -35,6 +35,7 @@ def damaged(path: Path, chance: random.Random) -> bytes:
             "joined": line[:at],
             "again": line + (chance.choice(found) if found else b""),
             "large": line.replace(b'":0', b'":99999999999999999999', 1),
+            "around": line[:at] + b"\n" + (chance.choice(found) if found else b"") + line[at:],
             "flipped": line[:at] + b"}" + line[at + 1 :],
         }
         found.append(made[kind])
