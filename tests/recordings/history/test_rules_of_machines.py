@@ -9,6 +9,7 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
+    CommitBeyondEnd,
     EpochWentBack,
     LsoHeldBack,
     ProducerReplaced,
@@ -139,6 +140,21 @@ def test_a_last_stable_offset_that_moves_is_held_back_anew(between: tuple[int, i
 
 def test_an_older_response_does_not_show_that_a_last_stable_offset_went_back() -> None:
     assert held((4, 9, 0), (3, 9, 5_000), (4, 9, HELD_MS))[0].stable == 4
+
+
+# Lag
+
+
+@pytest.mark.parametrize(("requested", "beyond"), [(200, [2]), (199, [])])
+def test_a_commit_is_beyond_the_end_if_a_later_request_shows_a_lower_one(
+    requested: int, beyond: list[int]
+) -> None:
+    recording = SyntheticRecording()
+    recording.high_watermark(5, at=0)
+    recording.commit(9, at=100, end=200)
+    recording.high_watermark(7, at=requested, end=300)
+    found = History(recording.exchanges).found(LAGS, CommitBeyondEnd)
+    assert [each.beyond for each in found] == beyond
 
 
 # Shares
