@@ -145,14 +145,18 @@ def test_an_older_response_does_not_show_that_a_last_stable_offset_went_back() -
 # Lag
 
 
-@pytest.mark.parametrize(("requested", "beyond"), [(200, [2]), (199, [])])
+@pytest.mark.parametrize(
+    ("answered", "requested", "beyond"),
+    [(1_200, 1_200, [2]), (1_200, 1_199, []), (2_000, 2_000, []), (2_000, 3_000, [2])],
+    ids=["after it", "before it", "within a second of whole ones", "in the next second"],
+)
 def test_a_commit_is_beyond_the_end_if_a_later_request_shows_a_lower_one(
-    requested: int, beyond: list[int]
+    answered: int, requested: int, beyond: list[int]
 ) -> None:
     recording = SyntheticRecording()
-    recording.high_watermark(5, at=0)
-    recording.commit(9, at=100, end=200)
-    recording.high_watermark(7, at=requested, end=300)
+    recording.high_watermark(5, at=0, end=1_000)
+    recording.commit(9, at=1_000, end=answered)
+    recording.high_watermark(7, at=requested, end=4_000)
     found = History(recording.exchanges).found(LAGS, CommitBeyondEnd)
     assert [each.beyond for each in found] == beyond
 
