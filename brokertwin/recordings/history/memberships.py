@@ -866,6 +866,8 @@ class Membership(msgspec.Struct):
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
         member = body.get("memberId") or ""
+        if exchange.code == Error.FENCED_MEMBER_EPOCH and member not in self.members:
+            self._enter(member, ObservedMember(line, line, instance))  # the coordinator has it
         for code in sorted({*bodies.errors(response)}):
             causes = self.causes(code, exchange)
             if code not in REFUSED or code not in own:

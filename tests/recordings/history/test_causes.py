@@ -88,6 +88,16 @@ def test_new_member_began_the_epoch_in_which_it_has_partitions_or_a_later_one(
     assert {4: [MemberJoined(member="b", client="b")]}.items() <= causes(recording).items()
 
 
+@pytest.mark.parametrize("code", [Error.FENCED_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID])
+def test_member_that_was_fenced_is_not_new_when_it_joins_again(code: Error) -> None:
+    """A coordinator returns UNKNOWN_MEMBER_ID for a member that it does not have."""
+    recording = SyntheticRecording()
+    beat(recording, "a", 7, 0, code=code)
+    beat(recording, "a", 0, 9, given=True)
+    is_new = code is Error.UNKNOWN_MEMBER_ID
+    assert causes(recording) == {9: [MemberJoined(member="a", client="a")] * is_new}
+
+
 def test_two_departures_began_no_single_epoch() -> None:
     recording = SyntheticRecording()
     for member in "abc":
