@@ -98,6 +98,22 @@ def test_member_that_was_fenced_is_not_new_when_it_joins_again(code: Error) -> N
     assert causes(recording) == {9: [MemberJoined(member="a", client="a")] * is_new}
 
 
+@pytest.mark.parametrize("instance", ["i", None])
+def test_unknown_member_that_names_its_instance_was_not_replaced_by_its_holder(
+    instance: str | None,
+) -> None:
+    """The member that took its group.instance.id has gone, too: that one would fence it."""
+    recording = SyntheticRecording()
+    for member in "ab":
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": "i"}
+        response = {"errorCode": 0, "generationId": 1, "memberId": member, "leader": ""}
+        recording.add(member, "JOIN_GROUP", request, response)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 1, "groupInstanceId": instance}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.UNKNOWN_MEMBER_ID})
+    (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
+    assert [type(each) for each in found.causes] == [InstanceHeld] * (instance is None)
+
+
 def test_two_departures_began_no_single_epoch() -> None:
     recording = SyntheticRecording()
     for member in "abc":
