@@ -222,6 +222,15 @@ def test_a_search_in_which_time_has_passed_continues(tmp_path: Any) -> None:
     assert search(model, checkpoint=file).states == 749
 
 
+def test_a_restart_forgets_a_delivery_that_has_not_ended() -> None:
+    model = varied(varied(built_in()["share-group"], "waits", "1"), "lost", "0")
+
+    assert search(model).is_complete
+    restarted = search(varied(model, "stops", "1"))
+    assert restarted.violation.endswith("record 0 of partition 0 was delivered 3 times")
+    assert len(restarted.path) == 9
+
+
 def test_a_new_member_that_gives_up_joins_with_another_id() -> None:
     model = varied(built_in()["eager-rebalance"], "late", "1")
 

@@ -116,7 +116,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         if is_init and exchange.code == Error.CONCURRENT_TRANSACTIONS:
             self.fencing.append(line)
         if (is_init or line.api == "END_TXN") and not exchange.code:
-            yield from self._give(exchange)
+            yield from self._give(exchange, known)
         for holder in self._holders(exchange, known):
             if holder.name:
                 self.first.setdefault(holder.producer_id, line)
@@ -125,7 +125,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             self._note(exchange, holder)
         self._bound()
 
-    def _give(self, exchange: RecordedExchange) -> Iterator[Finding]:
+    def _give(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Note the epoch of a response; an epoch never goes back."""
         line, response = exchange.line, exchange.response
         producer_id, epoch = (
@@ -136,7 +136,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             return
         new = GivenEpoch(producer_id, epoch, line, exchange.request.get("producerEpoch", -1))
         before = [each for each in self.given if each.producer_id == producer_id]
-        higher = [e for e in before if e.epoch > epoch and e.line.end <= line.time]
+        higher = [e for e in before if e.epoch > epoch and known.is_before(e.line, line)]
         if higher:
             yield EpochWentBack(
                 line=line,

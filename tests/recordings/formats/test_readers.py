@@ -43,7 +43,9 @@ ADDED = {"id", "broker", "principalIsAsserted"}
 def read_bytes(lines: list[bytes]) -> list[Document | UnpairedDocuments]:
     numbered = (SourceLine("any.log", number, text) for number, text in enumerate(lines, 1))
     return list(
-        FormatReader(Origin("any.log")).read(line for line in numbered if line.text.strip())
+        FormatReader(Origin("any.log")).read(
+            (line for line in numbered if line.text.strip()), is_whole=True
+        )
     )
 
 

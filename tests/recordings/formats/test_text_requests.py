@@ -73,7 +73,9 @@ def _documents(*texts: str) -> list[Document]:
     lines = [SourceLine("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
     return [
         each
-        for each in FormatReader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
+        for each in FormatReader(Origin("any.log", texts=Texts.ALL)).read(
+            iter(lines), is_whole=True
+        )
         if isinstance(each, Document)
     ]
 

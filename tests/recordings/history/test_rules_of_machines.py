@@ -9,6 +9,7 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
+    EpochWentBack,
     LsoHeldBack,
     ProducerReplaced,
     ProducerUnused,
@@ -74,6 +75,22 @@ def test_a_producer_id_may_have_expired_after_a_day_without_use(is_long: bool) -
     assert [type(each) for each in found.causes] == [ProducerUnused] * is_long
 
 
+@pytest.mark.parametrize(
+    ("answered", "arrived", "found"),
+    [(105, 105, [(4, 5)]), (106, 105, []), (1_000, 1_000, []), (1_000, 2_000, [(4, 5)])],
+    ids=["after it", "before it", "within a second of whole ones", "in the next second"],
+)
+def test_an_epoch_goes_back_if_the_request_came_after_the_response_with_a_higher_one(
+    answered: int, arrived: int, found: list[tuple[int, int]]
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 5, at=0, end=answered)
+    is_coarse = answered % 1_000 == 0
+    recording.init("b", 4, at=arrived, end=arrived + (1_000 if is_coarse else 5))
+    back = History(recording.exchanges).found(PRODUCERS, EpochWentBack)
+    assert [(each.epoch, each.former) for each in back] == found
+
+
 def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one() -> None:
     recording = SyntheticRecording()
     recording.init("a", 0, timeout_ms=60_000)
@@ -85,6 +102,22 @@ def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one()
         (1, True, [f"{TOPIC}-0"], 1_005),
         (2, False, [f"{TOPIC}-0"], 1_005),
     ]
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_an_old_transaction_has_no_begin_if_a_broker_without_log_may_have_coordinated_it(
+    brokers: int,
+) -> None:
+    """An EndTxn before version 5 has the epoch of its transaction, as the former ones have."""
+    recording = SyntheticRecording()
+    listed = [{"nodeId": number} for number in range(1, brokers + 1)]
+    recording.add("a", "METADATA", {}, {"brokers": listed, "topics": []})
+    recording.init("a", 0)
+    recording.write("a")
+    recording.end_txn("a", 0)
+    recording.exchanges[-1].header.request_api_version = 4
+    (found,) = History(recording.exchanges).found(PRODUCERS, TransactionEnded)
+    assert (found.began is not None) == (brokers == 1)
 
 
 # The last stable offset
