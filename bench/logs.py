@@ -41,7 +41,7 @@ PRODUCES = 5
 
 WEIGHTS = {"produce": 31, "consume": 29, "follow": 32, "heartbeat": 5, "commit": 3}
 COLORS = ("#888", "#d62728", "#ff7f0e", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf")
-LOOK_S = 0.1
+LOOK_S = 0.5
 """How often the memory of several processes is measured."""
 
 GROWTH_MAX = 1.35

@@ -4,9 +4,12 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any, Generic, TypeVar
+
+from brokertwin.errors import UserError
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -31,6 +34,15 @@ class Forked(ProcessPoolExecutor, Generic[A, R]):
     def __init__(self, count: int, work: Callable[[A], R]) -> None:
         super().__init__(count, get_context("fork"), _begin, (work,))
         self.submit(int).result()  # starts all of them
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """End the processes. Raises UserError: one of them was killed."""
+        self.shutdown(cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise UserError(
+                "A process ended before its work was done, perhaps for lack of memory.",
+                "Use fewer processes.",
+            ) from error
 
     def do(self, argument: A) -> Future[R]:
         """Let a process do its work."""

@@ -8,7 +8,7 @@ Source: org.apache.kafka.server.config.ConfigHelper, KIP-226.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ from brokertwin.state.configs.config_keys import Type
 
 TIMEOUT_S = 10.0
 FIRST_LINE = "# Written by brokertwin capture"
+
+RELEASE = "brokertwin.kafka.version"
+SINCE_4_4 = "group.streams.assignors"
+"""A setting that brokers have since Kafka 4.4. Its rules differ from those of 4.3."""
 
 GIVEN = frozenset(
     source.value
@@ -67,12 +71,18 @@ def read(client: ClientProperties) -> dict[str, str]:
             f"Could not read the broker's settings: {reason}.",
             "They need DESCRIBE_CONFIGS on the cluster; set the login in --kafka-config.",
         ) from None
-    return {
+    found = {
         name: entry.value
         for name, entry in sorted(configs.items())
         if entry.source in GIVEN and entry.value is not None and not entry.is_sensitive
         if _is_kept(name)
     }
+    return {**release_of(configs), **found}
+
+
+def release_of(names: Collection[str]) -> dict[str, str]:
+    """Return the model's setting for a release whose brokers have these settings."""
+    return {RELEASE: "4.4"} if SINCE_4_4 in names else {}
 
 
 def _is_kept(name: str) -> bool:

@@ -34,6 +34,7 @@ ACCIDENTS: dict[FaultKind, int] = {
 """Relative frequency of accidents."""
 
 ACTIVE_MS, ENDS_MS = 9_000, 2_000
+SHORT_MS = 5_000
 COUNT_MAX = 8
 LASTING = frozenset({FaultKind.STALL, FaultKind.PAUSE, FaultKind.ZOMBIE})
 WRITER, WITH_TRANSACTIONS = ClientPlan("orders-tx", Role.TRANSACTIONS), 0.6
@@ -60,12 +61,15 @@ class History(NamedTuple):
     violations: list[str]
 
 
-def draw_history(seed: int) -> RunPlan:
-    """Draw the plan of a history: some are long, with more than ten of everything."""
+def draw_history(seed: int, is_short: bool = False) -> RunPlan:
+    """Draw the plan of a history: some are long, with more than ten of everything.
+
+    A short one costs half as much as others of ordinary length.
+    """
     chance = Random(f"{seed}/history")
     plan = draw(seed)
-    kind = chance.random()
-    active_ms, most = ACTIVE_MS, COUNT_MAX
+    kind = 1.0 if is_short else chance.random()
+    active_ms, most = (SHORT_MS, COUNT_MAX // 2) if is_short else (ACTIVE_MS, COUNT_MAX)
     if kind < EXPIRING:
         active_ms, most = EXPIRING_MS, 3
     elif kind < EXPIRING + MANY:

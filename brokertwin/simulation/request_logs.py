@@ -189,7 +189,7 @@ def _hour(number: int) -> str:
 
 def _sized(body: Any) -> Any:
     """Return a body with the sizes of record sets in place of batches."""
-    if isinstance(body, Mapping):
+    if isinstance(body, dict):
         return dict(_sized_fields(body))
     if isinstance(body, list):
         return [_sized(each) for each in body]

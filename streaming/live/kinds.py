@@ -10,7 +10,6 @@ their rows:
 
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -62,12 +61,8 @@ def offset_id(group: str, topic: str, partition: int) -> str:
     return msgspec.json.encode((group, topic, partition)).decode()
 
 
-class Route(NamedTuple):
-    """An entity, and the part of an exchange that it uses."""
-
-    kind: str
-    id: str
-    part: RecordedExchange
+Route = tuple[str, str, RecordedExchange]
+"""Kind and id of an entity, and the part of an exchange that it uses."""
 
 
 class ObservedOffset(ObservedEntity, kw_only=True):
@@ -98,7 +93,7 @@ def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
     """The entities that an exchange names; replicas alone for a request at a controller."""
     for kind in _kinds_of(exchange.line.api, exchange.is_internal):
         for (name, id_), part in kind.parts_of(exchange, facts.known):
-            yield Route(name, id_, part)
+            yield name, id_, part
     if not exchange.is_internal:
         yield from _sessions(exchange, facts.known)
         yield from _offsets(exchange, facts.known)
@@ -149,7 +144,7 @@ def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
         numbers = {session_of(exchange.request)[0], opened_by(exchange)} - {NONE}
         part = sessions.without_partitions(exchange) if numbers else exchange
         for number in sorted(numbers):
-            yield Route(SESSION, f"{number} {line.broker}", part)
+            yield SESSION, f"{number} {line.broker}", part
 
 
 def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
@@ -157,7 +152,7 @@ def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     api, body = exchange.line.api, exchange.request
     if api in ENDING_APIS:
         for group, topic, number in places_of(exchange, known):
-            yield Route(OFFSET, offset_id(group, known.named(topic), number), exchange)
+            yield OFFSET, offset_id(group, known.named(topic), number), exchange
     elif api in (*COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"):
         if api == "OFFSET_FETCH":
             places = list(fetched_places(exchange))
@@ -167,7 +162,7 @@ def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
         for group, topic, number in places:
             name = known.named(topic)
             part = of_partition(exchange, name, number, known)
-            yield Route(OFFSET, offset_id(group, name, number), part)
+            yield OFFSET, offset_id(group, name, number), part
 
 
 def kept_ms(kind: str) -> int:

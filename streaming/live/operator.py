@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -263,12 +263,15 @@ def _parts_of(
 
 def _packed(items: Iterable[tuple[PackedKey, Any]]) -> Iterator[RoutedRow]:
     """Encode items of the same key together, because a row of Spark costs more than an item."""
-    rest = iter(items)
-    while part := list(islice(rest, PACKED_MAX)):
-        by_key: dict[PackedKey, list[Any]] = defaultdict(list)
-        for key, item in part:
-            by_key[key].append(item)
-        yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
+    by_key: dict[PackedKey, list[Any]] = defaultdict(list)
+    waiting = 0
+    for key, item in items:
+        by_key[key].append(item)
+        waiting += 1
+        if waiting == PACKED_MAX:
+            yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
+            by_key, waiting = defaultdict(list), 0
+    yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
 
 
 class Handled(NamedTuple):

@@ -12,6 +12,7 @@ from brokertwin.recordings.history.findings import Cause, Finding, MemberJoinedA
 from brokertwin.simulation.histories import History, draw_history, run_history
 from brokertwin.simulation.request_logs import write_logs
 from brokertwin.simulation.truth import MemberChanged, OffsetStored, TransactionMoved
+from tests.score.damage import DAMAGES
 from tests.score.goldens import golden, names
 from tests.score.judges import (
     CAUSES,
@@ -22,6 +23,7 @@ from tests.score.judges import (
     Verdict,
 )
 from tests.score.scoring import (
+    READERS,
     WHOLE,
     Score,
     audit,
@@ -30,8 +32,11 @@ from tests.score.scoring import (
     score_of_golden,
 )
 
-SEEDS = (*range(23), 589)
+SEEDS = (*range(15), 589)
 """The last one has a topic that is made again while a broker is away."""
+
+SHORT_SEEDS = range(100, 284)
+CHUNKS = 8
 
 RECALL = 0.95
 
@@ -51,6 +56,17 @@ def score(histories: dict[int, History]) -> Score:
 
 def test_no_statement_about_simulated_clusters_is_false(score: Score) -> None:
     assert [str(each) for each in score.false] == []
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_statement_about_short_simulated_histories_is_false(chunk: int) -> None:
+    """One reader and one worse log for each."""
+    false = []
+    for seed in SHORT_SEEDS[chunk::CHUNKS]:
+        history = run_history(draw_history(seed, is_short=True))
+        case = (*READERS,)[seed % len(READERS)], (*DAMAGES,)[seed // 3 % len(DAMAGES)]
+        false += [str(each) for each in score_of(history, seed, [case]).false]
+    assert false == []
 
 
 def test_what_a_whole_log_shows_is_said(score: Score) -> None:

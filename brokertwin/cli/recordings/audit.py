@@ -79,7 +79,8 @@ Jobs = Annotated[
     typer.Option(
         "--jobs",
         min=1,
-        help="Number of processes; default: one for each core, or one if the files are small.",
+        help="Number of processes; default: one for each core, or one if the files are small."
+        " --follow and --html use one.",
     ),
 ]
 AuditJson = Annotated[

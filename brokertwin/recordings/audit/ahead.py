@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import tzinfo
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -130,9 +130,9 @@ class DecodersAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End the processes."""
-        self._pool.shutdown(cancel_futures=True)
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """End the processes. Raises UserError: one of them was killed."""
+        self._pool.__exit__(kind, error, trace)
 
     def lines(self, lines: Iterable[SourceLine]) -> Iterator[SourceLine]:
         """Yield lines, decoded where that is possible."""

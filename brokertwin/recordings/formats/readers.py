@@ -171,7 +171,8 @@ class FormatReader:
             is_whole: whether no line follows, so that what is incomplete stays so.
         """
         for line in lines:
-            made = self.usual(line)
+            decoded = self._decoded(line) if isinstance(line, DecodedLine) else None
+            made = decoded or self.usual(line)
             if made is not None:
                 yield made
             else:
@@ -205,10 +206,7 @@ class FormatReader:
             return None
         place, text = line.place, text[begin:end]
         made: Document | UnpairedDocuments | None
-        if isinstance(line, DecodedLine) and line.sent == time:
-            made = line.document
-        else:
-            made = request_log.usual_document(line, place, text, time)
+        made = request_log.usual_document(line, place, text, time)
         if made is None:
             try:
                 made = request_log.document_of(line, place, text, time)
@@ -218,6 +216,18 @@ class FormatReader:
                 return None
         self._place, self._count = place, 1
         return made
+
+    def _decoded(self, line: DecodedLine) -> Document | None:
+        """Return the document of a decoded line; None if lines before it change its meaning."""
+        head = request_log.HEAD.match(line.text)
+        if head is None or not self.is_between_entries:
+            return None
+        minute, seconds, fraction = head.groups()
+        time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
+        if time != line.sent:
+            return None
+        self._place, self._count = line.document.place, 1
+        return line.document
 
     def _guarded(self, line: SourceLine, made: Made) -> Made:
         try:

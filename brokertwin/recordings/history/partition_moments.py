@@ -508,9 +508,9 @@ class PartitionMoment(NamedTuple):
         """Take a reported HW, and the removals that it shows."""
         self._note_move(self.known.high_watermark)
         self.known.high_watermark, self.known.start = reported, UNKNOWN
-        if self._is_sure(gone):
+        if self._is_sure(gone) or not self._absence(self.known.led_by):
             yield from self._remove(gone)
-        else:  # or their last fetches are not recorded: no shrink is reported
+        else:  # or the leader shut down before it logged their last fetches
             self.known.isr = [broker for broker in self.known.isr if broker not in gone]
 
     def sample(self, why: SampleCause) -> Iterable[Finding]:

@@ -315,9 +315,12 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             if former is None or not self._is_before(each, former):
                 yield from self._take_in(each, known)
         ended, self.transaction = self.transaction, None
+        # an end between the two is not recorded, so what is of this one is not known
         if ended is not None and line.api == "END_TXN" and line.version >= BUMPING_VERSION:
-            # an end between the two is not recorded, so what is of this one is not known
             ended = ended if ended.epoch in (-1, epoch) else None
+        elif ended is not None and ended.began.api == "PRODUCE":  # another broker coordinated it
+            is_whole = known.is_covered_by_all(ended.began.time, line.end)
+            ended = ended if is_whole or not known.brokers else None
         became = TransactionEnded(
             line=line,
             causes=causes,

@@ -289,6 +289,7 @@ DATA_FIELDS = frozenset(
         "producerId",
         "records",
         "startOffset",
+        "stateBatches",
         "transactionState",
     }
 )

@@ -17,9 +17,10 @@ from brokertwin.recordings.audit.spool import Spool
 from brokertwin.recordings.formats.documents import DecodedLine
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from tests.support.audits import RECORDINGS, lines
+from tests.support.console import brokertwin
 
 LOGS = ("leader_kill", "follower_stop", "single")
-DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2}
+DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2, "around": 2}
 
 
 def damaged(path: Path, chance: random.Random) -> bytes:
@@ -34,6 +35,7 @@ def damaged(path: Path, chance: random.Random) -> bytes:
             "joined": line[:at],
             "again": line + (chance.choice(found) if found else b""),
             "large": line.replace(b'":0', b'":99999999999999999999', 1),
+            "around": line[:at] + b"\n" + (chance.choice(found) if found else b"") + line[at:],
             "flipped": line[:at] + b"}" + line[at + 1 :],
         }
         found.append(made[kind])
@@ -110,3 +112,10 @@ def test_several_processes_find_the_same(name: str) -> None:
     ]
     assert one[0]
     assert others == [one] * 3
+
+
+def test_audit_prints_the_same_with_several_processes() -> None:
+    words = "audit", "--json", "--fail-on", "never", *RECORDINGS["follower_stop"]
+    one, *others = [brokertwin(*words, "--jobs", jobs).stdout for jobs in (1, 2, 3)]
+    assert one
+    assert others == [one] * 2

@@ -105,6 +105,22 @@ def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one()
     ]
 
 
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_an_old_transaction_has_no_begin_if_a_broker_without_log_may_have_coordinated_it(
+    brokers: int,
+) -> None:
+    """An EndTxn before version 5 has the epoch of its transaction, as the former ones have."""
+    recording = SyntheticRecording()
+    listed = [{"nodeId": number} for number in range(1, brokers + 1)]
+    recording.add("a", "METADATA", {}, {"brokers": listed, "topics": []})
+    recording.init("a", 0)
+    recording.write("a")
+    recording.end_txn("a", 0)
+    recording.exchanges[-1].header.request_api_version = 4
+    (found,) = History(recording.exchanges).found(PRODUCERS, TransactionEnded)
+    assert (found.began is not None) == (brokers == 1)
+
+
 # The last stable offset
 
 
