@@ -7,7 +7,7 @@ them from the same topic of a real Kafka broker and writes to its own topic:
 
 - `jvm`: Spark without Python, a row out for each row in;
 - `python`: Spark and `mapInPandas`, a row out for each row in: the cost of PySpark itself;
-- `tuned`: the same with the sink options of the job (`linger.ms`, `batch.size`);
+- `tuned`: the same with the source and sink options of the job (`max.poll.records`, `linger.ms`);
 - `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
 - `packed`: the same as `job` with `send --pack 20`;
@@ -60,7 +60,7 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.job import SINK
+from brokertwin.streaming.job.job import SINK, SOURCE
 from brokertwin.streaming.job.session import spark_session
 
 WARM_UP = 0.2
@@ -210,7 +210,7 @@ def run_plain(bed: JobBed, engine: str) -> None:
     rows = (
         spark_session(bed.settings["job"])
         .readStream.format("kafka")
-        .options(**kafka)
+        .options(**kafka, **(SOURCE if engine == "tuned" else {}))
         .option("subscribe", REQUESTS)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", bed.settings["job"].max_offsets_per_trigger)

@@ -11,10 +11,6 @@ from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.memberships import AWAY, ObservedMember
 from brokertwin.recordings.history.words import clock
 
-SILENT_BEATS = 3
-"""After so many heartbeat intervals a member of KIP-848 is shown as silent. When it expires is a
-setting of the broker (`group.consumer.session.timeout.ms`), which no response to it shows."""
-
 MEMBER_REQUESTS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "OFFSET_COMMIT")
 """Requests that a coordinator accepts from members only."""
 
@@ -25,7 +21,6 @@ class GroupsOverTime:
     def __init__(self, exchanges: Sequence[RecordedExchange], known: KnownFacts) -> None:
         self._known = known
         self._groups: dict[EntityKey, ObservedGroup] = {}
-        self._beat_ms: dict[EntityKey, int] = {}
         self._due: list[tuple[int, EntityKey]] = []
         self._armed: dict[EntityKey, int] = {}
         self._alive: dict[str, int] = {}
@@ -39,8 +34,6 @@ class GroupsOverTime:
     ) -> dict[str, Any]:
         """The state of a group after an exchange."""
         self._groups[key] = group
-        if beat_ms := exchange.response.get("heartbeatIntervalMs"):
-            self._beat_ms[key] = beat_ms
         return self._state(key, exchange.line.end)
 
     def until(self, time: float) -> Iterator[tuple[int, EntityKey, dict[str, Any]]]:
@@ -56,9 +49,8 @@ class GroupsOverTime:
         members = membership.alive_at(time, self._known)
         later = {m: e for m, e in membership.members.items() if self._alive.get(m, 0) > time}
         members |= later  # a request is accepted later: the session has not ended
-        silence = self._silence_ms(key)
-        self._arm(key, time, members, silence)
-        silent = {m for m, e in members.items() if silence and e.last.end + silence < time}
+        self._arm(key, time, members, membership.silence_ms)
+        silent = membership.silent_at(time).keys() & members.keys()
         number, _, is_empty = membership.state_of(members)
         state: dict[str, Any] = {}
         if is_empty is not None or membership.deleted:
@@ -76,10 +68,6 @@ class GroupsOverTime:
                 state[f"member {name}"] += f", silent since {clock(each.last.end)}"
         state |= {f"offset {each.place}": each.offset for each in offsets.offsets.values()}
         return state | {f"pending {each.place}": each.offset for each in offsets.pending}
-
-    def _silence_ms(self, key: EntityKey) -> int:
-        is_modern = self._groups[key].membership.is_modern
-        return SILENT_BEATS * self._beat_ms.get(key, 0) if is_modern else 0
 
     def _arm(
         self, key: EntityKey, time: int, members: dict[str, ObservedMember], silence: int

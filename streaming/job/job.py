@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+SOURCE = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
+}
+"""Consumer options of Spark's Kafka source: a poll returns a whole fetch, not 500 rows of it.
+
+After each poll Spark requests the first and the last offset, and drops what was fetched ahead
+(`InternalKafkaConsumer.fetch`).
+"""
+
 SINK = {
     "kafka.linger.ms": "20",
     "kafka.batch.size": str(256 * 1024),
@@ -122,6 +132,7 @@ def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "Dat
     return (
         session.readStream.format("kafka")
         .options(**job.client.for_spark())
+        .options(**SOURCE)
         .option("subscribe", full_name(job.settings.prefix, REQUESTS))
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")

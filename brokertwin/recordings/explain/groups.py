@@ -156,13 +156,24 @@ class GroupTimeline:
             return []
         if newest is not None and logged > state.number:
             return [f"group {self.key} was in generation {logged} at {clock(newest.time)}"]
-        if state.is_empty is False:
-            return [f"group {self.key} was in generation {state.number} at {clock(state.shown)}"]
         membership = self.entity.membership
+        if state.is_empty is False:
+            said = f"group {self.key} was in generation {state.number} at {clock(state.shown)}"
+            return [said, *self._silent()]
         if state.is_empty and (membership.is_empty or self._have_expired()):
             return [f"group {self.key} is empty, in generation {state.number}"]
         was = f"group {self.key} was in generation {max(membership.number, logged)}"
         return [f"{was}; whether it has members is not recorded"]
+
+    def _silent(self) -> list[str]:
+        """Members of KIP-848 that may have expired."""
+        until = int(min(self._known.last, self._known.recorded_until))
+        return [
+            f"member {name} of client {each.last.name} is silent since {clock(each.last.end)};"
+            " whether it has expired is not recorded"
+            for name, each in self.entity.membership.silent_at(until).items()
+            if self._known.is_covered_by_all(each.last.end, until)
+        ]
 
     def _have_expired(self) -> bool:
         """Whether a connection shows that the broker ran as long as each silent member's session.

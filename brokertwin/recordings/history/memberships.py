@@ -65,6 +65,10 @@ REFUSED = frozenset(
 )
 """Errors after which a member has to begin again."""
 
+SILENT_BEATS = 3
+"""After so many heartbeat intervals a member of KIP-848 is silent. When it expires is a setting of
+the broker or the group (`group.consumer.session.timeout.ms`, 45 s), which no response shows."""
+
 MEMBERS_MAX = 2_000
 """Maximum number of members, and of former members, that are kept."""
 
@@ -251,6 +255,7 @@ class Membership(msgspec.Struct):
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
         is_modern: whether a member has sent a heartbeat of KIP-848.
+        beat_ms: heartbeat interval that the coordinator wants of members of KIP-848; 0 if unknown.
         alive: members whose sessions have not ended as far as all logs are read; None before.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
@@ -282,6 +287,7 @@ class Membership(msgspec.Struct):
     is_whole: bool = False
     is_empty: bool = False
     is_modern: bool = False
+    beat_ms: int = 0
     alive: int | None = None
     deleted: RecordedRequest | None = None
     late_ms: int = 0
@@ -323,6 +329,17 @@ class Membership(msgspec.Struct):
         """
         found = self.members.items()
         return {name: each for name, each in found if not self._is_expired(each, time, known)}
+
+    @property
+    def silence_ms(self) -> int:
+        """After how long without a request a member is silent; 0 if that is not known."""
+        return SILENT_BEATS * self.beat_ms if self.is_modern else 0
+
+    def silent_at(self, time: float) -> dict[str, ObservedMember]:
+        """Return the members that may have expired at a time, in ms since 1970."""
+        silence = self.silence_ms
+        found = self.members.items() if silence else ()
+        return {m: e for m, e in found if e.epoch != AWAY and e.last.end + silence < time}
 
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
         if member.session_timeout_ms < 0 or not self.has_beats:
@@ -630,6 +647,7 @@ class Membership(msgspec.Struct):
         epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         instance = body.get("instanceId") or ""
         known, self.is_modern = self.members.get(member), True
+        self.beat_ms = response.get("heartbeatIntervalMs") or self.beat_ms
         if former == AWAY:
             if known is not None:
                 known.epoch, known.epoch_by, known.last = AWAY, line, line
@@ -866,6 +884,8 @@ class Membership(msgspec.Struct):
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
         member = body.get("memberId") or ""
+        if exchange.code == Error.FENCED_MEMBER_EPOCH and member not in self.members:
+            self._enter(member, ObservedMember(line, line, instance))  # the coordinator has it
         for code in sorted({*bodies.errors(response)}):
             causes = self.causes(code, exchange)
             if code not in REFUSED or code not in own:
@@ -965,6 +985,8 @@ class Membership(msgspec.Struct):
             departure = self.gone[member]
             return (MemberHasLeft(member=member, by=departure.line, reason=departure.reason),)
         if member in self.replaced:
+            if exchange.request.get("groupInstanceId") or exchange.request.get("instanceId"):
+                return ()  # while the id is held, the error is FENCED_INSTANCE_ID
             by = self.replaced[member]
             held = [i for i, joins in self.instances.items() if by in joins]
             instance = held[0] if held else "its group.instance.id"

@@ -17,7 +17,7 @@ Place = tuple[str, str, bool]
 """A table, and a key or (True) a prefix of keys."""
 
 RESULTS_MAX = 30_000
-"""Recalled results, about 10 kB each, before all are forgotten."""
+"""Recalled results, about 3 kB each, before all are forgotten."""
 
 
 class NotingTable(Table):

@@ -120,6 +120,24 @@ def test_status_of_a_streams_member_is_noted_once() -> None:
     assert "member b has left" in reported
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_member_of_the_new_protocol_that_is_silent_is_named(is_silent: bool) -> None:
+    """No response shows group.consumer.session.timeout.ms, so it may be a member still."""
+    history = History()
+    brokers = {"brokers": [{"nodeId": 1}], "topics": []}
+    history.exchanges.append(exchange(0, "a", "METADATA", {}, brokers))
+    for at in range(0, 25_000, 5_000):
+        for member in "ab" if at < 5_000 or not is_silent else "a":
+            epoch = 0 if at < 5_000 else 2
+            shown = {"errorCode": 0, "memberId": member, "memberEpoch": 2}
+            shown["heartbeatIntervalMs"] = 5_000
+            fields = {"memberId": member, "memberEpoch": epoch}
+            history.add(at + 1, member, "CONSUMER_GROUP_HEARTBEAT", shown, **fields)
+    lines = GroupTimeline(history.exchanges, GROUP).ending()
+    named = [each for each in lines if "silent since" in each]
+    assert [each.partition(" is ")[0] for each in named] == ["member b of client b"] * is_silent
+
+
 def test_of_several_reasons_the_first_began_it() -> None:
     history = History()
     history.join(0, "a", 1, 20)

@@ -88,6 +88,32 @@ def test_new_member_began_the_epoch_in_which_it_has_partitions_or_a_later_one(
     assert {4: [MemberJoined(member="b", client="b")]}.items() <= causes(recording).items()
 
 
+@pytest.mark.parametrize("code", [Error.FENCED_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID])
+def test_member_that_was_fenced_is_not_new_when_it_joins_again(code: Error) -> None:
+    """A coordinator returns UNKNOWN_MEMBER_ID for a member that it does not have."""
+    recording = SyntheticRecording()
+    beat(recording, "a", 7, 0, code=code)
+    beat(recording, "a", 0, 9, given=True)
+    is_new = code is Error.UNKNOWN_MEMBER_ID
+    assert causes(recording) == {9: [MemberJoined(member="a", client="a")] * is_new}
+
+
+@pytest.mark.parametrize("instance", ["i", None])
+def test_unknown_member_that_names_its_instance_was_not_replaced_by_its_holder(
+    instance: str | None,
+) -> None:
+    """The member that took its group.instance.id has gone, too: that one would fence it."""
+    recording = SyntheticRecording()
+    for member in "ab":
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": "i"}
+        response = {"errorCode": 0, "generationId": 1, "memberId": member, "leader": ""}
+        recording.add(member, "JOIN_GROUP", request, response)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 1, "groupInstanceId": instance}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.UNKNOWN_MEMBER_ID})
+    (found,) = History(recording.exchanges).found(GROUPS, MemberRefused)
+    assert [type(each) for each in found.causes] == [InstanceHeld] * (instance is None)
+
+
 def test_two_departures_began_no_single_epoch() -> None:
     recording = SyntheticRecording()
     for member in "abc":
@@ -322,6 +348,21 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     recording.add("a", "JOIN_GROUP", request, response)
     heartbeat(recording, "a", 1, Error.UNKNOWN_MEMBER_ID, member="a")
     assert refusal(recording) == ()
+
+
+@pytest.mark.parametrize(("silent_ms", "has_expired"), [(5_900, True), (5_899, False)])
+def test_a_session_ends_a_tenth_of_a_second_before_its_timeout_at_most(
+    silent_ms: int, has_expired: bool
+) -> None:
+    """A response may be logged late, so that the session began before."""
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 6_000}
+    response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": ""}
+    recording.add("a", "JOIN_GROUP", request, response, at=0, end=10)
+    beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    failed = {"errorCode": Error.UNKNOWN_MEMBER_ID}
+    recording.add("a", "HEARTBEAT", beat, failed, at=10 + silent_ms)
+    assert [type(each) for each in refusal(recording)] == [MemberExpired] * has_expired
 
 
 def test_a_session_timeout_that_is_not_recorded_may_not_be_what_ended_a_membership() -> None:
