@@ -119,7 +119,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         if "highWatermark" in exchange.response:
-            found = self._reported(exchange.line, exchange.response["highWatermark"])
+            found = self._reported(exchange.line, exchange.response["highWatermark"], known)
             found += self.stable.fetched(exchange, self._at)
             return found
         if exchange.line.api == "PRODUCE":
@@ -143,7 +143,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
             done = group.offsets.take(exchange, known)
             yield from self._committed(name, group, exchange.line, done)
 
-    def _reported(self, line: RecordedRequest, value: int) -> list[Finding]:
+    def _reported(self, line: RecordedRequest, value: int, known: KnownFacts) -> list[Finding]:
         """Take a high watermark; two responses at once have no order."""
         former = self.watermarks[-1] if self.watermarks else None
         if former is not None and value < former.value:
@@ -161,7 +161,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
         found: list[Finding] = []
         for name, group in self.groups.items():
             if group.waiting:
-                found += self._bounded(name, group, line.time, value)
+                found += self._bounded(name, group, line.time - known.late_ms, value)
         return found
 
     def _committed(

@@ -351,6 +351,21 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     assert refusal(recording) == ()
 
 
+@pytest.mark.parametrize(("silent_ms", "has_expired"), [(5_900, True), (5_899, False)])
+def test_a_session_ends_a_tenth_of_a_second_before_its_timeout_at_most(
+    silent_ms: int, has_expired: bool
+) -> None:
+    """A response may be logged late, so that the session began before."""
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 6_000}
+    response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": ""}
+    recording.add("a", "JOIN_GROUP", request, response, at=0, end=10)
+    beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    failed = {"errorCode": Error.UNKNOWN_MEMBER_ID}
+    recording.add("a", "HEARTBEAT", beat, failed, at=10 + silent_ms)
+    assert [type(each) for each in refusal(recording)] == [MemberExpired] * has_expired
+
+
 def test_a_session_timeout_that_is_not_recorded_may_not_be_what_ended_a_membership() -> None:
     recording = SyntheticRecording()
     beat(recording, "m", 3, 3)

@@ -9,6 +9,7 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
+    CommitBeyondEnd,
     EpochWentBack,
     LsoHeldBack,
     ProducerReplaced,
@@ -155,6 +156,25 @@ def test_a_last_stable_offset_that_moves_is_held_back_anew(between: tuple[int, i
 
 def test_an_older_response_does_not_show_that_a_last_stable_offset_went_back() -> None:
     assert held((4, 9, 0), (3, 9, 5_000), (4, 9, HELD_MS))[0].stable == 4
+
+
+# Lag
+
+
+@pytest.mark.parametrize(
+    ("answered", "requested", "beyond"),
+    [(1_200, 1_200, [2]), (1_200, 1_199, []), (2_000, 2_000, []), (2_000, 3_000, [2])],
+    ids=["after it", "before it", "within a second of whole ones", "in the next second"],
+)
+def test_a_commit_is_beyond_the_end_if_a_later_request_shows_a_lower_one(
+    answered: int, requested: int, beyond: list[int]
+) -> None:
+    recording = SyntheticRecording()
+    recording.high_watermark(5, at=0, end=1_000)
+    recording.commit(9, at=1_000, end=answered)
+    recording.high_watermark(7, at=requested, end=4_000)
+    found = History(recording.exchanges).found(LAGS, CommitBeyondEnd)
+    assert [each.beyond for each in found] == beyond
 
 
 # Shares
