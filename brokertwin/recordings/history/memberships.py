@@ -985,8 +985,8 @@ class Membership(msgspec.Struct):
             departure = self.gone[member]
             return (MemberHasLeft(member=member, by=departure.line, reason=departure.reason),)
         if member in self.replaced:
-            if exchange.request.get("groupInstanceId") or exchange.request.get("instanceId"):
-                return ()  # while the id is held, the error is FENCED_INSTANCE_ID
+            if exchange.request.get("groupInstanceId") and not self.is_modern:
+                return ()  # while the id is held, a classic group returns FENCED_INSTANCE_ID
             by = self.replaced[member]
             held = [i for i, joins in self.instances.items() if by in joins]
             instance = held[0] if held else "its group.instance.id"
