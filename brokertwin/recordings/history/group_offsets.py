@@ -313,12 +313,12 @@ def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
 def commits_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
-    found: dict[tuple[str, int], tuple[list[Any], list[Any]]] = {}
+    commits: dict[tuple[str, int], tuple[list[Any], list[Any]]] = {}
     for at, body in enumerate((exchange.request, exchange.response)):
         for topic in body.get("topics") or ():
             name = known.topic(topic)
             for part in topic["partitions"]:
-                of = found.setdefault((name, part["partitionIndex"]), ([], []))
+                of = commits.setdefault((name, part["partitionIndex"]), ([], []))
                 of[at].append({**topic, "partitions": [part]})
     return {
         place: RecordedExchange(
@@ -327,7 +327,7 @@ def commits_in(
             {**exchange.response, "topics": given},
             exchange.has_response,
         )
-        for place, (asked, given) in found.items()
+        for place, (asked, given) in commits.items()
         if asked
     }
 
