@@ -161,7 +161,7 @@ RULES: dict[int, Rule] = {
         "KIP-848; GroupMetadataManager",
         "Wait until its session ends, or stop it first.",
         "A static member that is restarted before its old session has ended.",
-        CONSUMER,
+        "state/groups/modern_coordinator.py",
     ),
     Error.UNSUPPORTED_ASSIGNOR: Rule(
         "The broker does not have the requested assignor.",
