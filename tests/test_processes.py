@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 
 import pytest
 
@@ -21,3 +23,27 @@ def test_a_killed_process_is_reported() -> None:
         Forked(1, lambda sent: os.kill(os.getpid(), sent)) as pool,
     ):
         pool.do(signal.SIGKILL).result()
+
+
+def test_a_process_killed_while_it_writes_is_reported() -> None:
+    large = bytes(10_000_000)
+
+    def answer(_: int) -> tuple[bytes, int]:
+        threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return large, 0
+
+    with pytest.raises(UserError, match="ended before"), Forked(2, answer) as pool:
+        pool.do(0).result()
+
+
+def test_an_error_of_a_process_is_raised_here() -> None:
+    with Forked(1, int) as pool:
+        with pytest.raises(ValueError, match="invalid literal"):
+            pool.do("a").result()
+        assert pool.do("1").result() == 1
+
+
+def test_processes_end_in_the_midst_of_their_work() -> None:
+    with Forked(2, time.sleep) as pool:
+        works = [pool.do(100_000) for _ in range(5)]
+    assert all(each.done() for each in works)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
@@ -130,12 +130,12 @@ class DecodersAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """End the processes. Raises UserError: one of them was killed."""
-        self._pool.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        """End the processes."""
+        self._pool.__exit__()
 
     def lines(self, lines: Iterable[SourceLine]) -> Iterator[SourceLine]:
-        """Yield lines, decoded where that is possible."""
+        """Yield lines, decoded where that is possible. Raises UserError: a process was killed."""
         running: deque[tuple[list[SourceLine], Future[bytes]]] = deque()
         for part in _parts(lines):
             running.append((part, self._pool.do([each.text for each in part])))
