@@ -2,8 +2,9 @@
 
 import os
 import signal
-import threading
 import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -26,11 +27,13 @@ def test_a_killed_process_is_reported() -> None:
 
 
 def test_a_process_killed_while_it_writes_is_reported() -> None:
-    large = bytes(10_000_000)
+    def answer(_: int) -> bytes:
+        def begin(pipe: Connection, data: bytes) -> None:
+            os.write(pipe.fileno(), data[:4])
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def answer(_: int) -> tuple[bytes, int]:
-        threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        return large, 0
+        Connection._send = begin  # type: ignore[attr-defined]
+        return bytes(100_000)
 
     with pytest.raises(UserError, match="ended before"), Forked(2, answer) as pool:
         pool.do(0).result()
@@ -44,6 +47,13 @@ def test_an_error_of_a_process_is_raised_here() -> None:
 
 
 def test_processes_end_in_the_midst_of_their_work() -> None:
-    with Forked(2, time.sleep) as pool:
+    begun = get_context("fork").Event()
+
+    def work(seconds: int) -> None:
+        begun.set()
+        time.sleep(seconds)
+
+    with Forked(2, work) as pool:
         works = [pool.do(100_000) for _ in range(5)]
+        begun.wait()
     assert all(each.done() for each in works)
