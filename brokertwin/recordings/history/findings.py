@@ -980,7 +980,7 @@ class TransactionTookIn(_OfTransaction, frozen=True, kw_only=True, tag="transact
 
 
 class TransactionWaited(_OfTransaction, frozen=True, kw_only=True, tag="transaction-waited"):
-    """An InitProducerId has to wait for the abort of the open transaction."""
+    """The first InitProducerId that has to wait for the abort of the open transaction."""
 
 
 class TransactionEnded(_OfTransaction, frozen=True, kw_only=True, tag="transaction-ended"):

@@ -239,8 +239,10 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             if not bodies.errors(exchange.response):
                 yield from self._end(exchange, known, is_requested=False)
             elif exchange.code == Error.CONCURRENT_TRANSACTIONS and self.transaction is not None:
-                number = self.transaction.number
-                yield TransactionWaited(line=line, producer=self.key, number=number)
+                opened = self.transaction
+                # later ones may wait for another InitProducerId, after the abort
+                if not any(opened.began.time <= each.time < line.time for each in self.fencing):
+                    yield TransactionWaited(line=line, producer=self.key, number=opened.number)
         elif line.api == "END_TXN":
             if not bodies.errors(exchange.response):
                 yield from self._end(exchange, known, is_committed=bool(body.get("committed")))

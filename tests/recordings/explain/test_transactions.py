@@ -67,6 +67,16 @@ def test_next_init_aborts_an_open_transaction() -> None:
     assert [each.is_committed for each in found.ended] == [False]
 
 
+def test_only_the_first_refused_init_certainly_waits_for_the_abort() -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=60_000)
+    add(recording)
+    recording.init("b", -1, Error.CONCURRENT_TRANSACTIONS)
+    recording.init("c", -1, Error.CONCURRENT_TRANSACTIONS)
+    notes, _ = story(recording)
+    assert notes[2:] == [["transaction 1 is still open; the coordinator aborts it first"], []]
+
+
 @pytest.mark.parametrize(
     ("timeout_ms", "is_fenced", "words"),
     [
