@@ -237,11 +237,11 @@ def measure(names: list[str], rounds: int) -> list[CoreMeasured]:
     return [kind.measured() for kind in kinds]
 
 
-def plot(found: list[CoreMeasured], path: Path) -> None:
+def plot(measured: list[CoreMeasured], path: Path) -> None:
     import altair
 
-    rows = [{"event": each.kind, "times the floor": round(each.ratio, 1)} for each in found]
-    order = [each.kind for each in found]
+    rows = [{"event": each.kind, "times the floor": round(each.ratio, 1)} for each in measured]
+    order = [each.kind for each in measured]
     base = altair.Chart(altair.Data(values=rows), title="An event in the core").encode(
         y=altair.Y("event:N", sort=order, title=None), x="times the floor:Q"
     )

@@ -45,12 +45,12 @@ SPENT = ("JVM", "workers", "ended", "processes")
 
 def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] | None:
     """Measure micro-batches after the warm-up; None if responses differ."""
-    found: list[dict[str, int]] = []
+    rounds: list[dict[str, int]] = []
     progress_of = runner.progress_of
 
     def seen(reported: Mapping[str, Any], counts: measures.Counts) -> measures.QueryProgress:
         """Record the progress that the job reads: a listener takes a third of the JVM's time."""
-        found.append({**reported["durationMs"], **spent()})
+        rounds.append({**reported["durationMs"], **spent()})
         return progress_of(reported, counts)
 
     def spent() -> dict[str, int]:
@@ -70,7 +70,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
             spark.stop()
         rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
         answers = {row.id: row.value for row in without_repeats(rows)}
-    return found[WARM_UP:] if answers == answers_of_a_cell(CLUSTER, events) else None
+    return rounds[WARM_UP:] if answers == answers_of_a_cell(CLUSTER, events) else None
 
 
 def _processes() -> int:

@@ -132,7 +132,7 @@ def kafka(directory: Path) -> Iterator[GatewaySide]:
 
 def comparable(load: Load) -> list[dict[str, Any]]:
     """Return the first responses without ids and addresses."""
-    found = []
+    rows = []
     for api_key, answer in load.first_answers():
         if api_key == METADATA:
             answer.pop("brokers")
@@ -145,8 +145,8 @@ def comparable(load: Load) -> list[dict[str, Any]]:
                 del header["producerId"], header["crc"], header["baseTimestamp"]
                 del header["maxTimestamp"]
             partition["records"] = headers
-        found.append(answer)
-    return found
+        rows.append(answer)
+    return rows
 
 
 def measured(side: GatewaySide, kind: str, figures: Figures, do: Callable[[], int]) -> None:

@@ -101,19 +101,19 @@ def send(settings: Settings, events: Iterable[bytes]) -> None:
 
 
 def run(settings: Settings, session: "SparkSession") -> list[Spent]:
-    found = []
+    spent = []
     before = spark_time()
 
     def observe(progress: QueryProgress) -> None:
         nonlocal before
         now = spark_time()
         jvm, workers = (now[name] - before[name] for name in ("JVM", "workers"))
-        found.append(Spent(progress.seconds, jvm, workers, progress.state_bytes))
+        spent.append(Spent(progress.seconds, jvm, workers, progress.state_bytes))
         before = now
 
     with runner.prepared(settings, BrokerSettings()) as job:
         runner.run(job, runner.StopReason(settings.stop_timeout_s), True, observe, session)
-    return found
+    return spent
 
 
 def settings_of(size: int, most: int, flags: Flags) -> Settings:
@@ -128,7 +128,7 @@ def measure(given: argparse.Namespace, flags: Flags, session: "SparkSession") ->
     Raises:
         ValueError: a response is missing or has an error.
     """
-    found: dict[int, list[Spent]] = {size: [] for size in given.sizes}
+    spent: dict[int, list[Spent]] = {size: [] for size in given.sizes}
     for size in given.sizes:
         settings = settings_of(size, FIRST_BATCH, flags)
         send(settings, itertools.chain(opening(), made(size, given)))
@@ -137,13 +137,13 @@ def measure(given: argparse.Namespace, flags: Flags, session: "SparkSession") ->
         for size in given.sizes:
             settings = settings_of(size, given.requests, flags)
             send(settings, load_of(size, turn, given))
-            found[size] += run(settings, session)[WARM_UP:]
+            spent[size] += run(settings, session)[WARM_UP:]
     for size in given.sizes:
         asked = size + given.requests * given.rounds * given.turns
         check(settings_of(size, FIRST_BATCH, flags), asked)
     return {
         size: Spent(*map(statistics.median, zip(*batches, strict=True)))
-        for size, batches in found.items()
+        for size, batches in spent.items()
     }
 
 

@@ -59,9 +59,9 @@ class Run(NamedTuple):
     floors: int = -1
 
 
-def unexplained(known: dict[str, int], found: dict[str, int]) -> list[str]:
+def unexplained(known: dict[str, int], counts: dict[str, int]) -> list[str]:
     """Return the kinds whose count has changed so much that it needs a reason."""
-    return [kind for kind, count in found.items() if abs(count / known[kind] - 1) > CHANGE_MAX]
+    return [kind for kind, count in counts.items() if abs(count / known[kind] - 1) > CHANGE_MAX]
 
 
 def versions() -> str:
@@ -105,10 +105,10 @@ def _counted(run: Run) -> int:
         raise CountError("valgrind is missing: apt-get install valgrind")
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    found = _COUNTED.search(done.stderr)
-    if done.returncode or found is None:
+    match = _COUNTED.search(done.stderr)
+    if done.returncode or match is None:
         raise CountError(f"{' '.join(command)}: {done.stderr[-2000:]}")
-    return int(found[1].replace(",", ""))
+    return int(match[1].replace(",", ""))
 
 
 def _handle(counted: str, floors: int) -> None:

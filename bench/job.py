@@ -305,14 +305,14 @@ def rows_of(bed: JobBed, engine: str) -> list[TopicRow]:
 
 def answer_of(row: TopicRow) -> tuple[str, int, int] | None:
     """Return id, error and offset of a Produce response, otherwise None."""
-    found = msgspec.json.decode(row.value or b"{}")
-    if "errorCode" in found:
-        return found["id"], found["errorCode"], found["baseOffset"]
-    response = found["response"]
+    document = msgspec.json.decode(row.value or b"{}")
+    if "errorCode" in document:
+        return document["id"], document["errorCode"], document["baseOffset"]
+    response = document["response"]
     if "responses" not in response:
         return None
     answered = response["responses"][0]["partitionResponses"][0]
-    return found["id"], answered["errorCode"], answered["baseOffset"]
+    return document["id"], answered["errorCode"], answered["baseOffset"]
 
 
 def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[JobMeasured]:
@@ -355,11 +355,11 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
     return found
 
 
-def table(found: list[JobMeasured]) -> None:
+def table(rows: list[JobMeasured]) -> None:
     """Print the measures; the processor time also relative to that of PySpark alone."""
-    alone = {each.engine: each.spent_us for each in found}
+    alone = {each.engine: each.spent_us for each in rows}
     print(f"{'engine':10}{'rows/s':>10}{'us/row':>10}{'python/':>10}{'tuned/':>10}  answers")
-    for each in found:
+    for each in rows:
         shares = [share(alone.get(name), each.spent_us) for name in ("python", "tuned")]
         spent = "-" if each.spent_us is None else f"{each.spent_us:.1f}"
         columns = "".join(f"{text:>10}" for text in (f"{each.rate:,.0f}", spent, *shares))

@@ -133,11 +133,11 @@ def _cpu_s() -> float:
 
 def changelogs(checkpoint: Path) -> dict[int, int]:
     """Bytes of the changelog files by version of the state."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for path in (checkpoint / "state").glob("0/*/*.changelog"):
         version = int(path.name.split(".")[0].split("_")[0])
-        found[version] = found.get(version, 0) + path.stat().st_size
-    return found
+        sizes[version] = sizes.get(version, 0) + path.stat().st_size
+    return sizes
 
 
 def main() -> None:

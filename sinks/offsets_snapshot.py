@@ -102,15 +102,15 @@ def write(
 ) -> Manifest:
     """Write the snapshot of a committed batch; replace one of the same batch."""
     directory.mkdir(parents=True, exist_ok=True)
-    found = table(rows)
+    written = table(rows)
     data = data_path(directory, batch)
     with files.replacing(data) as temporary:
-        pq.write_table(found, temporary)
+        pq.write_table(written, temporary)
         checksum = files.checksum(temporary)
     manifest = Manifest(
         batch=batch,
         source_offsets={topic: dict(offsets) for topic, offsets in source_offsets.items()},
-        row_count=found.num_rows,
+        row_count=written.num_rows,
         checksum=checksum,
         state_version=state_version,
         file=data.name,

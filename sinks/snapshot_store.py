@@ -234,20 +234,20 @@ def find(directory: Path, name: str | None = None) -> Path:
 def manifest(path: Path) -> SnapshotManifest:
     """Read the manifest in a directory. Raises SnapshotError."""
     try:
-        found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=SnapshotManifest)
+        document = msgspec.json.decode((path / MANIFEST).read_bytes(), type=SnapshotManifest)
     except OSError as error:
         raise SnapshotError(
             f"Cannot read {path / MANIFEST}: {error.strerror}.", "Select another snapshot."
         ) from None
     except msgspec.MsgspecError as error:
         raise _broken(path, f"its manifest is invalid: {error}") from None
-    if found.format > FORMAT:
+    if document.format > FORMAT:
         raise SnapshotError(
             f"The snapshot {path} was written by a newer brokertwin: its layout has version"
-            f" {found.format}, but this brokertwin supports up to {FORMAT}.",
+            f" {document.format}, but this brokertwin supports up to {FORMAT}.",
             "Use the newer brokertwin.",
         )
-    return found
+    return document
 
 
 def verify(path: Path) -> SnapshotManifest:
@@ -336,10 +336,10 @@ def _paths(directory: Path) -> list[Path]:
     """Return the snapshots of a directory, the newest last."""
     if not directory.is_dir():
         return []
-    found = [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
+    paths = [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
     if places.is_remote(directory):
-        found = [path for path in found if (path / MANIFEST).is_file()]
-    return sorted(found, key=lambda path: path.name)
+        paths = [path for path in paths if (path / MANIFEST).is_file()]
+    return sorted(paths, key=lambda path: path.name)
 
 
 @contextmanager

@@ -100,6 +100,7 @@ OURS_AT_THE_TOP = {
     "brokertwin.extras",
     "brokertwin.patterns",
     "brokertwin.places",
+    "brokertwin.processes",
     "brokertwin.settings",
     "brokertwin.unpacked",
     "brokertwin.__version__",

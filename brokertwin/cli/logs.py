@@ -68,10 +68,10 @@ def _logger(*names: str) -> "PrintLogger":
     """Return a logger for the current standard error, which a status line can redirect."""
     import structlog
 
-    found = structlog.PrintLogger(sys.stderr)
+    printer = structlog.PrintLogger(sys.stderr)
     is_ours = names and names[0].startswith(LOGGER)
-    setattr(found, _NAME, names[0] if is_ours else LOGGER)
-    return found
+    setattr(printer, _NAME, names[0] if is_ours else LOGGER)
+    return printer
 
 
 def _drop_below_level(logger: Any, method: str, event: "Event") -> "Event":

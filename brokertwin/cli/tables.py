@@ -162,9 +162,9 @@ def _narrowed(columns: list[_Column], width: int) -> list[int]:
     wanted = [max(each.longest, *map(len, each.broken_header.split("\n"))) for each in columns]
     least = [column.least_width for column in columns]
     for most in range(max(wanted), 0, -1):
-        found = [max(low, min(want, most)) for low, want in zip(least, wanted, strict=True)]
-        if sum(found) + NARROW_GUTTER * len(columns) <= width:
-            return found
+        widths = [max(low, min(want, most)) for low, want in zip(least, wanted, strict=True)]
+        if sum(widths) + NARROW_GUTTER * len(columns) <= width:
+            return widths
     return least
 
 

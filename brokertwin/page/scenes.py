@@ -96,14 +96,14 @@ class Player:
         self._count += 1
         self.now += int(step.get("after_ms", STEP_MS))
         event = self._event(step)
-        found = self._cell.handle(msgspec.json.encode(event), Position(0, self._count))
-        refused = [each for each in found if each.topic == outputs.DEAD_LETTERS]
+        rows = self._cell.handle(msgspec.json.encode(event), Position(0, self._count))
+        refused = [each for each in rows if each.topic == outputs.DEAD_LETTERS]
         if refused:
             reason = msgspec.json.decode(refused[0].value or b"")
             raise SceneError(f"{reason.get('error', 'invalid')}: {reason.get('detail', '')}")
         documents = {
             each.id: msgspec.json.decode(each.value)
-            for each in found
+            for each in rows
             if each.topic == outputs.RESPONSES and each.value is not None
         }
         responses = [
@@ -205,7 +205,7 @@ def _changes(
     before: Mapping[ItemKind, list[Row]], after: Mapping[ItemKind, list[Row]]
 ) -> list[dict[str, Any]]:
     """Rows that are new, gone or have other values; `row` has what identifies one."""
-    found = []
+    changes = []
     for kind in SHOWN:
         order = [name for name in IDENTITY[kind] if name != "cell"]
         old, new = (
@@ -223,5 +223,5 @@ def _changes(
             }
             change = "new" if was is None else "gone" if now is None else "changed"
             row = {name: (now or was or {})[name] for name in order}
-            found.append({"table": kind.value, "row": row, "change": change, "fields": values})
-    return found
+            changes.append({"table": kind.value, "row": row, "change": change, "fields": values})
+    return changes

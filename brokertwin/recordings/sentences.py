@@ -32,22 +32,22 @@ def rule_of_code(code: int) -> Rule:
     return RULES.get(code) or Rule(f"The broker refused it: {name}.", "Errors", f"Look up {name}.")
 
 
-def advice(found: f.Finding) -> Rule:
+def advice(finding: f.Finding) -> Rule:
     """Kafka's rule for a finding, its source, and what to do."""
-    if any(isinstance(each, f.ControllerRemoved) for each in found.causes):
+    if any(isinstance(each, f.ControllerRemoved) for each in finding.causes):
         return REMOVED
-    if isinstance(found, f.Rebalance) and found.is_epoch:
+    if isinstance(finding, f.Rebalance) and finding.is_epoch:
         return NEW_EPOCHS
-    return OF_FINDINGS.get(found.kind) or rule_of_code(found.error)
+    return OF_FINDINGS.get(finding.kind) or rule_of_code(finding.error)
 
 
-def cause(found: f.Finding) -> str:
+def cause(finding: f.Finding) -> str:
     """The causes in sentences; "" if none is known."""
-    match found:
+    match finding:
         case f.RecordsDeliveredAgain():
-            return _again(found)
+            return _again(finding)
         case f.RecordsRejected():
-            return f"rejects {_records(found)}"
+            return f"rejects {_records(finding)}"
         case f.BatchRepeated(causes=(f.RepeatOf(by=by),)):
             return f"a repeat of {by.words}: it is in the log once"
         case f.Rebalance() | f.MemberNotInNext() | f.TransactionTimedOut() | f.CoordinatorAborted():
@@ -59,7 +59,7 @@ def cause(found: f.Finding) -> str:
                 "The recording does not show why the coordinator does not know the producer id:"
                 " another producer got a new one, or the transactional id expired."
             )
-    return " ".join(filter(None, (because(each, found.line) for each in found.causes)))
+    return " ".join(filter(None, (because(each, finding.line) for each in finding.causes)))
 
 
 def because(why: f.Cause, line: RecordedRequest) -> str:
@@ -247,269 +247,280 @@ def rebalance_cause(why: f.Cause) -> str:
     return "dropped"
 
 
-def said(found: f.Finding) -> str:
+def said(finding: f.Finding) -> str:
     """The content of a finding in a few words."""
-    match found:
+    match finding:
         case f.GenerationBegan():
-            number = found.number
-            if found.by_request is None:
+            number = finding.number
+            if finding.by_request is None:
                 return (
                     f"generation {number} begins: a member that was there joined again, or the"
                     " session of one ended"
                 )
-            by = "this request" if found.by_request == found.line else found.by_request.words
+            by = "this request" if finding.by_request == finding.line else finding.by_request.words
             return f"generation {number} begins, by {by}"
         case f.Rebalance():
             words = []
-            for why in found.causes:
+            for why in finding.causes:
                 if isinstance(why, f.RebalanceCause):
                     reason = getattr(why, "reason", "")
                     text = f"{why.client} {rebalance_cause(why)}"
                     words.append(text + (f": {reason}" if reason else ""))
             causes = ", ".join(dict.fromkeys(words))
-            noun = "epoch" if found.is_epoch else "generation"
-            return f"{noun} {found.number}" + (f": {causes}" if causes else "")
+            noun = "epoch" if finding.is_epoch else "generation"
+            return f"{noun} {finding.number}" + (f": {causes}" if causes else "")
         case f.JoinWaited(causes=(f.MemberIdUnused(member=member, by=got),)):
             return (
-                f"waited {found.waited_ms / 1000:.1f} s for member id {member}, handed out to"
+                f"waited {finding.waited_ms / 1000:.1f} s for member id {member}, handed out to"
                 f" {got.words} and never used"
             )
         case f.MemberCameBack():
-            seconds = (found.line.time - found.left.end) / 1000
-            reason = f" ({found.reason})" if found.reason else ""
-            text = f"left by {found.left.place}{reason}, and came back after {seconds:.1f} s"
-            if found.max_poll_ms >= 0 and not reason:
-                text += f"; its rebalance timeout (max.poll.interval.ms) is {found.max_poll_ms} ms"
+            seconds = (finding.line.time - finding.left.end) / 1000
+            reason = f" ({finding.reason})" if finding.reason else ""
+            text = f"left by {finding.left.place}{reason}, and came back after {seconds:.1f} s"
+            if finding.max_poll_ms >= 0 and not reason:
+                text += (
+                    f"; its rebalance timeout (max.poll.interval.ms) is {finding.max_poll_ms} ms"
+                )
             return text
         case f.MemberGone():
-            reason = f": {found.reason}" if found.reason else ""
-            return f"member {found.member} has left{reason}"
+            reason = f": {finding.reason}" if finding.reason else ""
+            return f"member {finding.member} has left{reason}"
         case f.MemberAway():
             return (
-                f"static member {found.member} is away (epoch -2): instance {found.instance} keeps"
-                " its partitions until its session ends"
+                f"static member {finding.member} is away (epoch -2): instance {finding.instance}"
+                " keeps its partitions until its session ends"
             )
         case f.MaxPollExceeded():
-            return f"member {found.member} left: {found.reason}"
+            return f"member {finding.member} left: {finding.reason}"
         case f.MemberCame():
-            return f"member {found.member} joins in epoch {found.epoch}"
+            return f"member {finding.member} joins in epoch {finding.epoch}"
         case f.MemberAdvanced():
-            return f"member {found.member} comes from epoch {found.former} to {found.epoch}"
+            return f"member {finding.member} comes from epoch {finding.former} to {finding.epoch}"
         case f.StreamsStatus():
-            return f"status {found.code_of_status}: {found.detail}"
+            return f"status {finding.code_of_status}: {finding.detail}"
         case f.MemberNotInNext():
-            return f"not in generation {found.number}: {found.member}"
+            return f"not in generation {finding.number}: {finding.member}"
         case f.InstanceFenced() | f.MemberRefused():
-            held = [each for each in found.causes if isinstance(each, f.InstanceHeld)]
-            text = f"{found.line.api}: {error_name(found.code)}"
+            held = [each for each in finding.causes if isinstance(each, f.InstanceHeld)]
+            text = f"{finding.line.api}: {error_name(finding.code)}"
             return text + "".join(
                 f"; {each.instance} is held by {each.by.words}" for each in held[:1]
             )
         case f.CommitRefused():
-            return f"member {found.member or '(none)'}, generation {found.epoch}"
+            return f"member {finding.member or '(none)'}, generation {finding.epoch}"
         case f.OffsetWentBack():
-            place, former = found.partition.place, found.former_line.words
-            return f"{place} from {found.former} ({former}) to {found.offset}"
+            place, former = finding.partition.place, finding.former_line.words
+            return f"{place} from {finding.former} ({former}) to {finding.offset}"
         case f.OffsetMovedBack():
-            place, former = found.partition.place, found.former_line.words
-            return f"{place} goes back from {found.former} ({former}) to {found.offset}"
+            place, former = finding.partition.place, finding.former_line.words
+            return f"{place} goes back from {finding.former} ({former}) to {finding.offset}"
         case f.OffsetVanished():
-            return VANISHED[found.why].format(found.partition.place)
+            return VANISHED[finding.why].format(finding.partition.place)
         case f.OffsetPending():
             return (
-                f"{found.partition.place} at {found.offset} is pending until the transaction of"
-                f" {found.producer.name} commits"
+                f"{finding.partition.place} at {finding.offset} is pending until the transaction of"
+                f" {finding.producer.name} commits"
             )
         case f.OffsetAborted():
             return (
-                f"{found.partition.place} at {found.offset} is dropped with the aborted transaction"
-                f" of {found.producer.name}"
+                f"{finding.partition.place} at {finding.offset} is dropped with the aborted"
+                f" transaction of {finding.producer.name}"
             )
         case f.LagGrew():
-            return f"committed {found.offset}, at least {found.least} behind"
+            return f"committed {finding.offset}, at least {finding.least} behind"
         case f.CommitBeyondEnd():
-            return f"committed {found.offset}, {found.beyond} beyond the log end"
-    return _said_of_producer(found) or _said_of_others(found)
+            return f"committed {finding.offset}, {finding.beyond} beyond the log end"
+    return _said_of_producer(finding) or _said_of_others(finding)
 
 
-def _said_of_producer(found: f.Finding) -> str:
-    match found:
+def _said_of_producer(finding: f.Finding) -> str:
+    match finding:
         case f.EpochGiven():
-            if found.former < 0:
+            if finding.former < 0:
                 return ""
-            return f"bumped epoch {found.former} of producer {found.producer_id} to {found.epoch}"
+            return (
+                f"bumped epoch {finding.former} of producer {finding.producer_id}"
+                f" to {finding.epoch}"
+            )
         case f.EpochWentBack():
-            return f"epoch {found.epoch} after {found.former} ({found.former_line.words})"
+            return f"epoch {finding.epoch} after {finding.former} ({finding.former_line.words})"
         case f.CoordinatorAborted(causes=(f.TransactionAborted() as why,)):
             return aborted(why)
         case f.TransactionTimedOut(causes=(f.TransactionAborted() as why,), code=0):
             return aborted(why)
         case f.TransactionTimedOut():
-            error = f"{found.code} {error_name(found.code)}"
-            for overdue in found.causes:
+            error = f"{finding.code} {error_name(finding.code)}"
+            for overdue in finding.causes:
                 if isinstance(overdue, f.TransactionOverdue):
                     return (
                         f"commit refused with {error} after {overdue.open_ms} ms;"
                         f" transaction.timeout.ms is {overdue.timeout_ms} ms"
                     )
-            return f"{found.line.api} comes after it: {error}"
+            return f"{finding.line.api} comes after it: {error}"
         case f.ProducerFenced():
-            text = f"has epoch {found.epoch}" if found.epoch >= 0 else "its epoch is not recorded"
-            for abort in found.causes:
+            text = (
+                f"has epoch {finding.epoch}" if finding.epoch >= 0 else "its epoch is not recorded"
+            )
+            for abort in finding.causes:
                 if isinstance(abort, f.TransactionAborted):
                     return f"{text}; {aborted(abort)}"
-            if found.newer:
-                text += f"; {found.newer[-1].epoch} since {found.newer[-1].by.words}"
+            if finding.newer:
+                text += f"; {finding.newer[-1].epoch} since {finding.newer[-1].by.words}"
             return text
         case f.ProducerReplaced():
-            return f"has producer id {found.producer_id}, epoch {found.epoch}"
+            return f"has producer id {finding.producer_id}, epoch {finding.epoch}"
         case f.TransactionBegan():
-            return f"transaction {found.number} begins"
+            return f"transaction {finding.number} begins"
         case f.TransactionTookIn():
-            of = found.place or f"offsets of group {found.group}"
-            return f"adds {'partition ' if found.place else ''}{of}"
+            of = finding.place or f"offsets of group {finding.group}"
+            return f"adds {'partition ' if finding.place else ''}{of}"
         case f.TransactionWaited():
-            return f"transaction {found.number} is still open; the coordinator aborts it first"
+            return f"transaction {finding.number} is still open; the coordinator aborts it first"
         case f.TransactionEnded():
-            became = "committed" if found.is_committed else "aborted"
-            if found.began is None:
+            became = "committed" if finding.is_committed else "aborted"
+            if finding.began is None:
                 return f"the recording shows no begin of a transaction: {became} again, or empty"
-            return f"transaction {found.number} is {became} {_lasted(found)}"
+            return f"transaction {finding.number} is {became} {_lasted(finding)}"
         case f.SequenceSkipped():
-            return f"{_batch(found)}, where {found.expected} was due"
+            return f"{_batch(finding)}, where {finding.expected} was due"
         case f.OffsetReused():
-            return f"producer {found.producer}: {_batch(found)}"
+            return f"producer {finding.producer}: {_batch(finding)}"
         case f.BatchRepeated() | f.WrittenTwice():
-            return _batch(found)
+            return _batch(finding)
         case f.ProducerBegan():
-            of = f"producer {found.producer}"
-            if found.former < 0:
+            of = f"producer {finding.producer}"
+            if finding.former < 0:
                 return f"{of} writes its first batch here"
             return (
-                f"{of} comes with epoch {found.epoch}; before it had {found.former}"
-                f" (client {found.former_client})"
+                f"{of} comes with epoch {finding.epoch}; before it had {finding.former}"
+                f" (client {finding.former_client})"
             )
         case f.SequenceGap() | f.DuplicateRefused():
-            return _missing(found)
+            return _missing(finding)
     return ""
 
 
-def _said_of_others(found: f.Finding) -> str:
-    match found:
+def _said_of_others(finding: f.Finding) -> str:
+    match finding:
         case f.SessionOpened():
             return "opens the session"
         case f.SessionEnded():
-            return "closes the session" + (f", and opens {found.other}" if found.other else "")
+            return "closes the session" + (f", and opens {finding.other}" if finding.other else "")
         case f.SessionForgot():
-            return f"forgets {found.count} partitions"
+            return f"forgets {finding.count} partitions"
         case f.SessionOutOfTurn():
-            return f"sends epoch {found.epoch}"
+            return f"sends epoch {finding.epoch}"
         case f.SessionLost():
-            for why in found.causes:
+            for why in finding.causes:
                 if isinstance(why, f.SessionClosed):
-                    return f"session {found.session} was closed by {why.by.words}"
+                    return f"session {finding.session} was closed by {why.by.words}"
                 if isinstance(why, f.SessionEvicted):
-                    used = f"session {found.session}, used last at {why.used.place}"
+                    used = f"session {finding.session}, used last at {why.used.place}"
                     return f"{used}; {len(why.openers)} were opened since" if why.openers else used
-            return f"session {found.session}, seen here first"
+            return f"session {finding.session}, seen here first"
         case f.LeaderChanged():
-            return f"broker {found.leader} leads in epoch {found.epoch}"
+            return f"broker {finding.leader} leads in epoch {finding.epoch}"
         case f.IsrShrank():
-            return f"broker {found.broker} left"
+            return f"broker {finding.broker} left"
         case f.IsrGrew():
-            return f"broker {found.broker} came back"
+            return f"broker {finding.broker} came back"
         case f.WatermarkDiffers() | f.WatermarkDiffersBriefly():
-            of = found.difference
+            of = finding.difference
             return f"broker {of.leader} told {of.reported}, by the rule it is {of.derived}"
         case f.IsrRequested() | f.IsrAgainstRule():
-            change = found.change
+            change = finding.change
             verb = "in" if change.is_added else "out"
             why_not = f", and {breach(change.why)}" if change.why else ""
             return f"leader {change.leader} wanted broker {change.broker} {verb}{why_not}"
         case f.SampleTaken() | f.IsrSampleTaken():
-            return moved(found.sample.why)
+            return moved(finding.sample.why)
         case f.LsoHeldBack():
-            readers = f"; {names_of(found.readers)} read only committed" if found.readers else ""
+            readers = (
+                f"; {names_of(finding.readers)} read only committed" if finding.readers else ""
+            )
             return (
-                f"the last stable offset stays at {found.stable}, {found.behind} behind the high"
-                f" watermark{readers}"
+                f"the last stable offset stays at {finding.stable}, {finding.behind} behind the"
+                f" high watermark{readers}"
             )
         case f.ClientThrottled():
             return (
-                f"{counted(found.count, 'response')} to {', '.join(found.apis)}, up to"
-                f" {found.longest_ms} ms"
+                f"{counted(finding.count, 'response')} to {', '.join(finding.apis)}, up to"
+                f" {finding.longest_ms} ms"
             )
         case f.DeprecatedVersion():
-            return f"{found.api} v{found.version}, {counted(found.count, 'request')}"
+            return f"{finding.api} v{finding.version}, {counted(finding.count, 'request')}"
         case f.BrokerGone():
-            return _gone(found)
+            return _gone(finding)
         case f.AcknowledgeRefused():
-            all_of = f"{found.partition.place} {found.first_offset} to {found.last_offset}"
-            return f"{all_of} of {found.member}" + "".join(
+            all_of = f"{finding.partition.place} {finding.first_offset} to {finding.last_offset}"
+            return f"{all_of} of {finding.member}" + "".join(
                 f"; {why.member} got {why.first} to {why.last} at {why.by.place}"
-                for why in found.causes
+                for why in finding.causes
                 if isinstance(why, f.RecordsMoved)
             )
         case f.RecordsRejected():
-            all_of = f"{found.partition.place} {found.first_offset} to {found.last_offset}"
-            return f"{all_of} by {found.member}"
+            all_of = f"{finding.partition.place} {finding.first_offset} to {finding.last_offset}"
+            return f"{all_of} by {finding.member}"
         case f.RecordsReleased():
-            return f"gives back {_records(found)}"
+            return f"gives back {_records(finding)}"
         case f.RecordsArchived():
-            return f"{_records(found)} after delivery {found.count}"
+            return f"{_records(finding)} after delivery {finding.count}"
         case f.RecordsDeliveredAgain():
-            return _delivered_again(found)
+            return _delivered_again(finding)
         case f.ShareSessionOpened():
             return "opens a share session"
         case f.ShareSessionClosed():
             return "closes its share session, and gives back what it has"
         case f.ShareSessionLost() | f.ShareSessionDenied():
-            return f"group {found.group}, member {found.member}, epoch {found.epoch}"
+            return f"group {finding.group}, member {finding.member}, epoch {finding.epoch}"
     return ""
 
 
-def held(found: f.LsoHeldBack) -> str:
+def held(finding: f.LsoHeldBack) -> str:
     """Which transaction held back the last stable offset, for how long, and who waits."""
-    seconds = found.held_ms / 1000
-    text = f"the last stable offset stayed at {found.stable} for {seconds:.1f} s"
-    if found.ended is None:
-        text = f"the last stable offset stays at {found.stable}, {seconds:.1f} s so far"
-    text += f", {found.behind} records behind the high watermark"
-    holders = [each for each in found.causes if isinstance(each, f.OpenTransactionOf)]
+    seconds = finding.held_ms / 1000
+    text = f"the last stable offset stayed at {finding.stable} for {seconds:.1f} s"
+    if finding.ended is None:
+        text = f"the last stable offset stays at {finding.stable}, {seconds:.1f} s so far"
+    text += f", {finding.behind} records behind the high watermark"
+    holders = [each for each in finding.causes if isinstance(each, f.OpenTransactionOf)]
     for each in holders:
         since = f"since {each.began.words}"
-        until = f" until {found.ended.words}" if found.ended is not None else ""
+        until = f" until {finding.ended.words}" if finding.ended is not None else ""
         text += f": a transaction of {each.producer.name} was open {since}{until}"
     if not holders:
         text += "; the recording does not show the transaction"
-    if found.readers:
-        text += f"; waiting for it: {names_of(found.readers)} (isolation.level=read_committed)"
+    if finding.readers:
+        text += f"; waiting for it: {names_of(finding.readers)} (isolation.level=read_committed)"
     return text
 
 
-def _gone(found: f.BrokerGone) -> str:
-    how = "shut down" if found.is_shutdown else "was gone"
-    since = f"broker {found.broker} {how} after {clock(found.last_sign)}"
-    if found.back is None:
+def _gone(finding: f.BrokerGone) -> str:
+    how = "shut down" if finding.is_shutdown else "was gone"
+    since = f"broker {finding.broker} {how} after {clock(finding.last_sign)}"
+    if finding.back is None:
         return f"{since}; the recording does not show its return"
-    if found.is_shutdown:
-        return f"{since}, and was back at {clock(found.back)}"
-    return f"broker {found.broker} was gone from {clock(found.last_sign)} to {clock(found.back)}"
-
-
-def _batch(found: f.BatchFinding) -> str:
+    if finding.is_shutdown:
+        return f"{since}, and was back at {clock(finding.back)}"
     return (
-        f"sequences {found.first_sequence} to {found.last_sequence} of epoch {found.epoch} at"
-        f" {found.offset}"
+        f"broker {finding.broker} was gone from {clock(finding.last_sign)} to {clock(finding.back)}"
     )
 
 
-def _missing(found: f.BatchFinding) -> str:
+def _batch(finding: f.BatchFinding) -> str:
+    return (
+        f"sequences {finding.first_sequence} to {finding.last_sequence} of epoch {finding.epoch} at"
+        f" {finding.offset}"
+    )
+
+
+def _missing(finding: f.BatchFinding) -> str:
     """The sequences between a refused batch and the last one that was written."""
-    if found.partition is None:
+    if finding.partition is None:
         return ""
-    text = f"begins at {found.first_sequence} of epoch {found.epoch}"
-    for why in found.causes:
+    text = f"begins at {finding.first_sequence} of epoch {finding.epoch}"
+    for why in finding.causes:
         if isinstance(why, f.NewerEpochWrote):
             return f"{text}, after epoch {why.epoch}"
         if isinstance(why, f.SequenceExpected) and why.by is not None:
@@ -587,8 +598,8 @@ def _batches(count: int) -> str:
     return f" ({count} batch{'es' * (count > 1)})" if count else ""
 
 
-def _records(found: f.RecordsFinding) -> str:
-    return f"{found.partition.place} {_span(found.first_offset, found.last_offset)}"
+def _records(finding: f.RecordsFinding) -> str:
+    return f"{finding.partition.place} {_span(finding.first_offset, finding.last_offset)}"
 
 
 def _span(first: int, last: int) -> str:
@@ -596,10 +607,10 @@ def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _delivered_again(found: f.RecordsDeliveredAgain) -> str:
-    text = f"{_records(found)} to {found.member}"
-    text += f" for the {found.count}th time" if found.count > 3 else ""
-    for why in found.causes:
+def _delivered_again(finding: f.RecordsDeliveredAgain) -> str:
+    text = f"{_records(finding)} to {finding.member}"
+    text += f" for the {finding.count}th time" if finding.count > 3 else ""
+    for why in finding.causes:
         if isinstance(why, f.DeliveredBefore):
             released = why.released
             became = f"given back by {released.words}" if released else "not acknowledged"
@@ -607,9 +618,9 @@ def _delivered_again(found: f.RecordsDeliveredAgain) -> str:
     return text
 
 
-def _again(found: f.RecordsDeliveredAgain) -> str:
-    text = f"{_records(found)}: delivery {found.count}"
-    for why in found.causes:
+def _again(finding: f.RecordsDeliveredAgain) -> str:
+    text = f"{_records(finding)}: delivery {finding.count}"
+    for why in finding.causes:
         if isinstance(why, f.DeliveredBefore):
             text += f"; before, {why.member} got it by {why.by.words}"
             released = why.released

@@ -97,18 +97,18 @@ class GroupAudit:
         transaction: tuple[str, int] | None = None,
     ) -> None:
         """Put the commits of a request in flight."""
-        found = {}
+        started = {}
         if 0 <= generation < self._generations.get(body.group_id, 0):
             self._late.add(request_id)
         for topic in body.topics:
             for each in topic.partitions:
                 place = (body.group_id, topic.name, each.partition_index)
                 commit = ClientCommit(each.committed_offset, now, transaction=transaction)
-                found[place] = commit
+                started[place] = commit
                 self._commits[place].append(commit)
                 if transaction is not None:
                     self._open[transaction].append((place, commit))
-        self._under_way[request_id] = found
+        self._under_way[request_id] = started
 
     def committed(self, request_id: str, now: int, body: dict[str, Any]) -> None:
         """Process a response to OffsetCommit or TxnOffsetCommit."""

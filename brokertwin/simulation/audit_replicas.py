@@ -53,14 +53,14 @@ class ReplicaAudit:
         send, broker = request.send, request.connection.broker
         if not self._is_local or send.api != "PRODUCE" or _has_transaction(send):
             return set()
-        found = set()
+        places = set()
         for batch in send.batches:
             name, number = batch.topic_partition
             topic = self._topic(broker, name)
             in_sync = topic.partitions[number].isr if topic is not None else ()
             if topic is not None and len(in_sync) < self._cluster.plan.in_sync_min:
-                found.add((name, number))
-        return found
+                places.add((name, number))
+        return places
 
     def handled(self, request: SimulatedRequest, too_few: set[Place]) -> None:
         """Check a request that was processed; `too_few` of its partitions were so before."""
@@ -97,7 +97,7 @@ class ReplicaAudit:
         self, request: SimulatedRequest, name: str
     ) -> list[tuple[Place, dict[str, Any]]]:
         body, broker = (request.response or {}).get("response") or {}, request.connection.broker
-        found = []
+        partitions = []
         for topic in body.get("responses", ()):
             known = topic.get("topic") or topic.get("name")
             if known is None:
@@ -105,8 +105,8 @@ class ReplicaAudit:
                 known = named.name if named is not None else PASSING
             for each in topic[name]:
                 number = each.get("index", each.get("partitionIndex"))
-                found.append(((known, number), each))
-        return found
+                partitions.append(((known, number), each))
+        return partitions
 
     def _hold(self, what: str, request: SimulatedRequest, place: Place, offset: int) -> None:
         """Check that enough brokers have the responding broker's batch at an offset."""
@@ -193,10 +193,10 @@ class ReplicaAudit:
         log = self._log(broker, topic, number)
         if log is None:
             return None
-        found = next(batches_from(self._tables(broker).of(broker), log, offset), None)
-        if found is None or found.base_offset != offset:
+        batch = next(batches_from(self._tables(broker).of(broker), log, offset), None)
+        if batch is None or batch.base_offset != offset:
             return None
-        return found.producer_id, found.base_sequence, found.locator
+        return batch.producer_id, batch.base_sequence, batch.locator
 
     def _tables(self, broker: int) -> CellTables:
         return self._cluster.cells[self._cluster.cell_of(broker)].tables

@@ -61,19 +61,21 @@ class Work:
                 )
 
 
-def once(what: str, wanted: Iterable[str], found: Mapping[str, int]) -> list[str]:
+def once(what: str, wanted: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return inputs without exactly one output, and outputs without input."""
     known = set(wanted)
-    wrong = [f"{name} {found.get(name, 0)} times" for name in sorted(known) if found.get(name) != 1]
+    wrong = [
+        f"{name} {counts.get(name, 0)} times" for name in sorted(known) if counts.get(name) != 1
+    ]
     return _summary(
-        what, [*wrong, *(f"{name}, which is no input" for name in found.keys() - known)]
+        what, [*wrong, *(f"{name}, which is no input" for name in counts.keys() - known)]
     )
 
 
-def at_least_once(what: str, wanted: Iterable[str], found: Mapping[str, int]) -> list[str]:
+def at_least_once(what: str, wanted: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return inputs without output."""
     return _summary(
-        what, [f"{name} not at all" for name in sorted(set(wanted)) if name not in found]
+        what, [f"{name} not at all" for name in sorted(set(wanted)) if name not in counts]
     )
 
 

@@ -100,32 +100,32 @@ class FinalLogs:
             topics.append({"name": at.topic, "partitions": [requested]})
         body = {"replicaId": DEBUGGING, "topics": topics}
         response = self._reader.request("LIST_OFFSETS", 7, body, broker)
-        found = {}
+        starts = {}
         for topic in response["topics"] if response is not None else ():
             for partition_data in topic["partitions"]:
                 at = TopicPartition(topic["name"], partition_data["partitionIndex"])
                 if not partition_data["errorCode"]:
-                    found[at] = partition_data["offset"]
+                    starts[at] = partition_data["offset"]
         for at in places:
-            if at not in found:
+            if at not in starts:
                 text = f"{at.topic}-{at.partition} has a broker {broker}"
                 self.unsettled.append(f"{text} that does not know its start")
-        return found
+        return starts
 
     def _log(
         self, at: TopicPartition, leader: int, isolation: int, start: int, text: str
     ) -> list[tuple[int, str]]:
         """Read the records from `start`; a response ends with a segment."""
-        found: list[tuple[int, str]] = []
+        records: list[tuple[int, str]] = []
         offset = start
         while (partition_data := self._fetch(at, leader, isolation, offset, text)) is not None:
             batches = partition_data["batches"]
-            found += items_of(batches, partition_data.get("abortedTransactions") or ())
+            records += items_of(batches, partition_data.get("abortedTransactions") or ())
             ends = (each["baseOffset"] + each["lastOffsetDelta"] + 1 for each in batches)
             offset = max(ends, default=offset)
             if not batches or offset >= partition_data["highWatermark"]:
                 break
-        return [(offset, name) for offset, name in found if offset >= start]
+        return [(offset, name) for offset, name in records if offset >= start]
 
     def _fetch(
         self, at: TopicPartition, leader: int, isolation: int, offset: int, text: str
@@ -148,20 +148,20 @@ class FinalLogs:
         starts = self._starts_on(broker, places)
         if self.unsettled:
             return
-        found: dict[TopicPartition, list[tuple[int, str]]] = {at: [] for at in places}
+        followed: dict[TopicPartition, list[tuple[int, str]]] = {at: [] for at in places}
         offsets = dict(starts)
         while offsets:
             read = self._fetch_all(broker, offsets)
             if read is None:
                 return
             for at, partition_data in read.items():
-                found[at] += items_of(partition_data["batches"], ())
+                followed[at] += items_of(partition_data["batches"], ())
                 end = ends_of(partition_data["batches"])[0] if partition_data["batches"] else -1
                 offsets[at] = max(end, offsets[at])
                 if end < 0 or end >= partition_data["highWatermark"]:
                     del offsets[at]
         self.followed += len(places)
-        for at, log in found.items():
+        for at, log in followed.items():
             text = f"{at.topic}-{at.partition} on broker {broker}"
             if starts[at] < self._starts[at]:
                 self.unsettled.append(f"{text} has not heard that the log begins later")

@@ -157,8 +157,8 @@ class SimulatedCluster(ABC):
         """Accept an event for a cell."""
 
     def cell_of(self, broker: int) -> str:
-        found = (name for name, held in self.settings.cells.items() if broker in held)
-        return next(found, self.settings.name)
+        cells = (name for name, held in self.settings.cells.items() if broker in held)
+        return next(cells, self.settings.name)
 
     def request(self, fields: dict[str, Any]) -> None:
         """Write a client's request."""

@@ -89,14 +89,14 @@ def draw_history(seed: int, is_short: bool = False) -> RunPlan:
 
 def run_history(plan: RunPlan) -> History:
     """Run a plan and keep what its brokers log, and what really happened."""
-    found: list[Witness] = []
+    witnesses: list[Witness] = []
 
     def witness(clock: VirtualClock) -> Witness:
-        found.append(Witness(plan.seed, clock))
-        return found[0]
+        witnesses.append(Witness(plan.seed, clock))
+        return witnesses[0]
 
     outcomes = simulate(plan, witness=witness)
-    return History(plan, found[0].logs.by_broker(), found[0].truth, outcomes.violations)
+    return History(plan, witnesses[0].logs.by_broker(), witnesses[0].truth, outcomes.violations)
 
 
 def _clients(clients: tuple[ClientPlan, ...], chance: Random) -> tuple[ClientPlan, ...]:
@@ -121,11 +121,11 @@ def _clients(clients: tuple[ClientPlan, ...], chance: Random) -> tuple[ClientPla
 def _accidents(chance: Random, count: int, active_ms: int, brokers: int) -> tuple[Injection, ...]:
     kinds = [each for each in ACCIDENTS if brokers > 1 or each is not FaultKind.ISOLATE]
     weights = [ACCIDENTS[each] for each in kinds]
-    found = []
+    injections = []
     for fault in chance.choices(kinds, weights, k=count):
         is_lasting = fault in LASTING
         lasts_ms = chance.randint(4_600, 8_000) if is_lasting else chance.randint(300, 4_000)
         end = active_ms // 3 if is_lasting else active_ms - ENDS_MS
         at_ms = chance.randrange(1_500, end)
-        found.append(Injection(at_ms, fault, chance.random(), lasts_ms))
-    return tuple(sorted(found, key=lambda each: each.at_ms))
+        injections.append(Injection(at_ms, fault, chance.random(), lasts_ms))
+    return tuple(sorted(injections, key=lambda each: each.at_ms))

@@ -381,21 +381,21 @@ def _mixed(plan: RunPlan, chance: Random) -> RunPlan:
 
 
 def _clients(chance: Random) -> list[ClientPlan]:
-    found = [ClientPlan("producer-1", Role.PRODUCER)]
+    clients = [ClientPlan("producer-1", Role.PRODUCER)]
     if chance.random() < 0.6:
-        found.append(ClientPlan("orders-tx", Role.TRANSACTIONS))
+        clients.append(ClientPlan("orders-tx", Role.TRANSACTIONS))
     role = chance.choice((Role.CLASSIC, Role.CONSUMER))
     is_committed = chance.random() < 0.6
-    found += [
+    clients += [
         ClientPlan(f"member-{number}", role, "billing", is_committed)
         for number in range(1, chance.randint(1, 3) + 1)
     ]
     if chance.random() < 0.4:
-        found += [
+        clients += [
             ClientPlan(f"copier-{number}", Role.COPIER, "copy", True)
             for number in range(1, chance.randint(1, 2) + 1)
         ]
-    return found
+    return clients
 
 
 def _with_application(clients: list[ClientPlan], seed: int) -> list[ClientPlan]:
@@ -418,13 +418,15 @@ def _injections(chance: Random, is_job: bool, brokers: int) -> list[Injection]:
         for fault, weight in WEIGHTS.items()
         if (is_job or fault not in OF_JOBS) and (brokers > 1 or fault not in OF_SEVERAL)
     }
-    found = []
+    injections = []
     for _ in range(chance.randint(INJECTIONS_MIN, INJECTIONS_MAX)):
         lasts = int(SHORTEST_MS * (LONGEST_MS / SHORTEST_MS) ** chance.random())
         fault = chance.choices(list(weights), list(weights.values()))[0]
         lasts *= 2 if fault in OUTLIVES_SESSIONS else 1
-        found.append(Injection(chance.randrange(200, ACTIVE_MS), fault, chance.random(), lasts))
-    return sorted(found, key=lambda each: each.at_ms)
+        injections.append(
+            Injection(chance.randrange(200, ACTIVE_MS), fault, chance.random(), lasts)
+        )
+    return sorted(injections, key=lambda each: each.at_ms)
 
 
 def _with_operator(injections: list[Injection], seed: int, brokers: int) -> list[Injection]:

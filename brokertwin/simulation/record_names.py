@@ -31,17 +31,17 @@ def records_of(
 
     Omits markers, and with `is_committed` records of aborted transactions.
     """
-    found = {}
+    records = {}
     for topic in body["responses"]:
         for partition in topic["partitions"]:
             batches = partition["batches"]
             if batches:
                 name = topic.get("topic") or topic["topicId"]
                 aborted = partition.get("abortedTransactions") if is_committed else None
-                found[name, partition["partitionIndex"]] = Records(
+                records[name, partition["partitionIndex"]] = Records(
                     items_of(batches, aborted or ()), *ends_of(batches)
                 )
-    return found
+    return records
 
 
 def ends_of(batches: Sequence[Mapping[str, Any]]) -> tuple[int, list[tuple[int, int]]]:

@@ -144,10 +144,10 @@ class RequestLogs:
 
     def by_broker(self) -> dict[int, list[LogLine]]:
         """Return the lines of each broker, in the order in which it wrote them."""
-        found: dict[int, list[LogLine]] = {}
+        lines: dict[int, list[LogLine]] = {}
         for _, _, line in sorted(self._lines):
-            found.setdefault(line.broker, []).append(line)
-        return dict(sorted(found.items()))
+            lines.setdefault(line.broker, []).append(line)
+        return dict(sorted(lines.items()))
 
     def _remote(self, instance: str, connection: str) -> str:
         host = self._hosts.setdefault(instance, f"10.0.1.{len(self._hosts) + 1}")
@@ -168,7 +168,7 @@ def write_logs(
     Returns:
         The files; those of a broker from the oldest to the newest.
     """
-    found = []
+    paths = []
     for broker, written in lines.items():
         size = rolled_after or max(len(written), 1)
         parts = [written[at : at + size] for at in range(0, len(written), size)]
@@ -178,8 +178,8 @@ def write_logs(
                 name += f".{_hour(number)}"
             path = folder / name
             path.write_text("".join(f"{line.text}\n" for line in part), encoding="utf-8")
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _hour(number: int) -> str:

@@ -56,8 +56,8 @@ def internal_topics(plan: RunPlan) -> dict[str, int]:
         return {}
     if plan.application in WORKERS:
         return {CONFIGS: 1, OFFSETS: 1}
-    found = layout(APPLICATION, tallying(), dict.fromkeys(plan.topics, plan.partitions))
-    return {each.name: each.partitions for each in found.internal_topics.values()}
+    counts = layout(APPLICATION, tallying(), dict.fromkeys(plan.topics, plan.partitions))
+    return {each.name: each.partitions for each in counts.internal_topics.values()}
 
 
 class ApplicationEffects:

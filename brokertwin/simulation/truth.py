@@ -277,19 +277,19 @@ class Truth:
         if keys is None:
             names |= self._groups.keys()
         for name in sorted(names):
-            found = _group_at(cell, _coordinator(cell, GROUP_TOPIC, name), name)
+            group = _group_at(cell, _coordinator(cell, GROUP_TOPIC, name), name)
             former = self._groups.get(name, NO_GROUP)
-            if found is None:
+            if group is None:
                 continue
-            self._groups[name] = found
-            self._compare_members(name, former, found, event)
-            if found.generation not in (0, former.generation):
+            self._groups[name] = group
+            self._compare_members(name, former, group, event)
+            if group.generation not in (0, former.generation):
                 self.facts.append(
                     GenerationBegan(
                         time=self._now,
                         group=name,
-                        number=found.generation,
-                        members=tuple(found.members),
+                        number=group.generation,
+                        members=tuple(group.members),
                         **self._cause(event.id),
                     )
                 )
@@ -365,22 +365,22 @@ class Truth:
                 continue
             place = group, topic, partition
             former = self._offsets.get(place, -1)
-            found = table.get(key, Offset)
+            offset = table.get(key, Offset)
             by = self._cause(event.id)
-            if found is not None and found.offset != former:
-                self._offsets[place] = found.offset
+            if offset is not None and offset.offset != former:
+                self._offsets[place] = offset.offset
                 self.facts.append(
                     OffsetStored(
                         time=self._now,
                         group=group,
                         topic=topic,
                         partition=partition,
-                        offset=found.offset,
+                        offset=offset.offset,
                         former=former,
                         **by,
                     )
                 )
-            elif found is None and former >= 0:
+            elif offset is None and former >= 0:
                 del self._offsets[place]
                 self.facts.append(
                     OffsetRemoved(
@@ -399,36 +399,36 @@ class Truth:
         table = cell.tables.transactions
         for key in table.keys("") if keys is None else keys:
             machine, kind, name = key.split("/", 2)
-            found = table.get(key, TransactionMetadata) if kind == "id" else None
-            if found is None or int(machine) != _coordinator(cell, TRANSACTION_TOPIC, name):
+            transaction = table.get(key, TransactionMetadata) if kind == "id" else None
+            if transaction is None or int(machine) != _coordinator(cell, TRANSACTION_TOPIC, name):
                 continue
             former = self._transactions.get(name)
-            held = {topic: [*partitions] for topic, partitions in found.partitions.items()}
-            self._transactions[name] = msgspec.structs.replace(found, partitions=held)
-            if former is not None and _same(former, found):
+            held = {topic: [*partitions] for topic, partitions in transaction.partitions.items()}
+            self._transactions[name] = msgspec.structs.replace(transaction, partitions=held)
+            if former is not None and _same(former, transaction):
                 continue
             by = self._cause(event.id)
             was_open = former is not None and former.state == OPEN
             # the record of a request's abort may be written later, by no request
             is_overdue = (
                 former is not None
-                and found.last_update_timestamp - former.transaction_start_timestamp
+                and transaction.last_update_timestamp - former.transaction_start_timestamp
                 >= former.transaction_timeout_ms
             )
             self.facts.append(
                 TransactionMoved(
                     time=self._now,
                     id=name,
-                    producer=found.producer_id,
-                    epoch=found.producer_epoch,
-                    state=found.state,
+                    producer=transaction.producer_id,
+                    epoch=transaction.producer_epoch,
+                    state=transaction.state,
                     former_state=former.state if former else "",
                     former_producer=former.producer_id if former else -1,
                     former_epoch=former.producer_epoch if former else -1,
                     partitions=tuple(
-                        f"{t}-{p}" for t, each in found.partitions.items() for p in each
+                        f"{t}-{p}" for t, each in transaction.partitions.items() for p in each
                     ),
-                    is_timeout=was_open and found.state in ABORTED and not by and is_overdue,
+                    is_timeout=was_open and transaction.state in ABORTED and not by and is_overdue,
                     **by,
                 )
             )

@@ -77,8 +77,8 @@ class Zoo:
         self._expire(name)
 
     def owners(self) -> dict[str, str]:
-        found = [path for path in self.nodes if path.startswith(OWNERS)]
-        return {path.removeprefix(OWNERS + "/"): self.nodes[path].data for path in found}
+        paths = [path for path in self.nodes if path.startswith(OWNERS)]
+        return {path.removeprefix(OWNERS + "/"): self.nodes[path].data for path in paths}
 
     def strangers(self) -> list[tuple[str, TopicPartition]]:
         """Return partitions read by live consumers without owning their nodes; always empty."""

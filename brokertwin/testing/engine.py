@@ -359,8 +359,8 @@ def _planned(
 
 def to_struct(request: EdgeRequest, body: Body) -> AnyBody:
     """Return the struct of a request's document."""
-    found: AnyBody = msgspec.convert(body, request_type(request.api_key))
-    return found
+    struct: AnyBody = msgspec.convert(body, request_type(request.api_key))
+    return struct
 
 
 def _when_done(future: _Future, then: Callable[[_Future], object]) -> None:

@@ -82,8 +82,8 @@ def move_offsets(checkpoint: Path, batch: int, moved: Mapping[str, Mapping[int, 
 def kept(checkpoint: Path) -> range:
     """The committed batches whose offsets Spark has not removed yet."""
     newest = committed(checkpoint)
-    found = _batches(checkpoint / "offsets")
-    return range(min(found), newest + 1) if found and newest != NONE else range(0)
+    batches = _batches(checkpoint / "offsets")
+    return range(min(batches), newest + 1) if batches and newest != NONE else range(0)
 
 
 def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
@@ -92,15 +92,15 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
     Raises:
         UserError: nothing is committed, or not this batch.
     """
-    found = kept(checkpoint)
-    if not found:
+    batches = kept(checkpoint)
+    if not batches:
         raise no_checkpoint(checkpoint)
-    if batch is not None and batch not in found:
+    if batch is not None and batch not in batches:
         raise UserError(
             f"{checkpoint} has no state of micro-batch {batch}.",
-            f"Pass a micro-batch from {found[0]} to {found[-1]}.",
+            f"Pass a micro-batch from {batches[0]} to {batches[-1]}.",
         )
-    return found[-1] if batch is None else batch
+    return batches[-1] if batch is None else batch
 
 
 def no_checkpoint(checkpoint: Path) -> UserError:

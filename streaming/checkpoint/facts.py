@@ -228,7 +228,7 @@ def _is_locked(checkpoint: Path) -> UserError:
 def _check_directory(checkpoint: Path, mark: str) -> None:
     """Check that the directory can be a checkpoint. Raises UserError."""
     try:
-        found = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
+        names = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
     except NotADirectoryError:
         raise UserError(f"--checkpoint {checkpoint} is a file.", "Pass a directory.") from None
     except OSError as error:
@@ -236,8 +236,8 @@ def _check_directory(checkpoint: Path, mark: str) -> None:
             f"Cannot read the checkpoint {checkpoint}: {error.strerror}.",
             "Pass another --checkpoint, or change the directory's permissions.",
         ) from None
-    if found - BEFORE_FACTS and not found & {mark, FORMER_FILE_NAME}:
-        what = "a checkpoint" if "offsets" in found else "a directory with other files"
+    if names - BEFORE_FACTS and not names & {mark, FORMER_FILE_NAME}:
+        what = "a checkpoint" if "offsets" in names else "a directory with other files"
         raise UserError(
             f"--checkpoint {checkpoint} is {what}, but not a checkpoint of brokertwin.",
             "Pass an empty directory, or one that does not exist yet.",

@@ -107,13 +107,13 @@ def needed_by_logs(cluster: str, tables: CellTables) -> Iterator[Need]:
 
 def named_segments(cluster: str, tables: CellTables) -> dict[SegmentKey, NamedSegment]:
     """The sealed segments of the state; uses the lowest log start of replicas."""
-    found: dict[SegmentKey, NamedSegment] = {}
+    segments: dict[SegmentKey, NamedSegment] = {}
     for broker, log in _logs(tables):
         for segment in logs.sealed_segments(tables.of(broker), log):
             key = SegmentKey(cluster, log.topic_id, log.partition, segment.base_offset)
             named = NamedSegment(log.log_start_offset, _log_name(cluster, log))
-            found[key] = min(named, found.get(key, named))
-    return found
+            segments[key] = min(named, segments.get(key, named))
+    return segments
 
 
 def needed_by_segment(named: NamedSegment, row: bytes) -> Iterator[Need]:

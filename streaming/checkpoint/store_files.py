@@ -75,24 +75,24 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
         NotReadable: another provider, format or codec, or a missing or truncated file.
     """
     count = partitions(checkpoint, batch)
-    found: dict[int, bytes] = {}
+    states: dict[int, bytes] = {}
     try:
         for partition, here in _by_partition(keys, count).items():
             store = _Store(checkpoint / "state" / "0" / str(partition))
             values = _newest(store, batch + 1, {key_bytes(key) for key in here})
-            found.update(
+            states.update(
                 (key, state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
             )
     except (OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
         raise NotReadable(f"{type(error).__name__}: {error}") from error
-    return found
+    return states
 
 
 def _by_partition(keys: Iterable[int], count: int) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for key in keys:
-        found.setdefault(spark_hash(key) % count, []).append(key)
-    return found
+        by_partition.setdefault(spark_hash(key) % count, []).append(key)
+    return by_partition
 
 
 def partitions(checkpoint: Path, batch: int) -> int:

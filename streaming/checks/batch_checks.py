@@ -117,12 +117,12 @@ class NewestChecks:
         self._against: list[str] = []
         self.batch = checkpoint_log.NONE
 
-    def add(self, batch: int, found: Iterable[BatchCheck]) -> None:
+    def add(self, batch: int, checks: Iterable[BatchCheck]) -> None:
         """Add the checks of a micro-batch; ignored after `stop`."""
         if self._ends():
             return
         self.batch = batch
-        self._against = [each for one in found for each in one.against]
+        self._against = [each for one in checks for each in one.against]
         if self._ends():
             self._stop.set()
 

@@ -46,15 +46,15 @@ def of_kind(kind: str, read: Callable[[str], Iterable[TopicRow]]) -> list[Flat]:
     """
     table = TABLES[kind]
     newest = {row.key: row.value for row in read(table.name)}
-    found = []
+    rows = []
     for key, value in newest.items():
         if key is not None and value is not None:
             row = msgspec.json.decode(value)
             named = {name: row.get(name) for name in ("cluster", *table.keys)}
             row["key"] = _text(msgspec.json.decode(key))
             row["keyOfValues"] = _text(named)
-            found.append(_with_batches(row) if kind == "producers" else row)
-    return found
+            rows.append(_with_batches(row) if kind == "producers" else row)
+    return rows
 
 
 def _text(key: Flat) -> str:
@@ -64,9 +64,9 @@ def _text(key: Flat) -> str:
 def _with_batches(row: Flat) -> Flat:
     """A producer with the columns `OF_BATCHES`."""
     kept = [row[name] for name in BATCHES if row[name] is not None]
-    found = dict.fromkeys(OF_BATCHES) | {"batches": len(kept)}
+    columns = dict.fromkeys(OF_BATCHES) | {"batches": len(kept)}
     for number, each in enumerate(kept, 1):
-        found[f"first_sequence_{number}"] = each["first_sequence"]
-        found[f"sequence_after_{number}"] = sequence_after(each["last_sequence"], 1)
-        found["last_of_batches"] = each["last_sequence"]
-    return {**row, **found}
+        columns[f"first_sequence_{number}"] = each["first_sequence"]
+        columns[f"sequence_after_{number}"] = sequence_after(each["last_sequence"], 1)
+        columns["last_of_batches"] = each["last_sequence"]
+    return {**row, **columns}

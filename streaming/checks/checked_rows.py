@@ -248,10 +248,10 @@ def offsets(rows: Iterable[TopicRow], cluster: str) -> list[Flat]:
 
 def _document(row: TopicRow) -> Flat:
     try:
-        found = msgspec.json.decode(row.value or b"{}")
+        document = msgspec.json.decode(row.value or b"{}")
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 Reader = Callable[[str], Iterable[TopicRow]]

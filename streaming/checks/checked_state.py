@@ -82,9 +82,9 @@ def _settings(name: str, cells: Cells) -> CellSettings:
 def _machines(columns: Columns) -> set[int]:
     tables, controller = CellTables(columns), machine_prefix(CONTROLLER)
     keys = [key for name in TABLE_NAMES for key in tables[name].keys("")]
-    found = {machine for key in keys if (machine := machine_of(key)) is not None}
+    machines = {machine for key in keys if (machine := machine_of(key)) is not None}
     is_controller = any(key.partition("/")[0] == controller for key in keys)
-    return found | ({CONTROLLER} if is_controller else set())
+    return machines | ({CONTROLLER} if is_controller else set())
 
 
 class _Span(NamedTuple):

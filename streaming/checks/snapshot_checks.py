@@ -192,17 +192,20 @@ def read_suite(path: Path) -> Document:
 
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
+        document = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
     except OSError as error:
         raise UserError(f"Cannot read the suite {path}: {error.strerror}.") from None
     except (ValueError, YAMLError) as error:
         raise UserError(f"Cannot read the suite {path}: {error}.") from None
-    if not isinstance(found, dict) or not isinstance(found.get("expectations"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("expectations"), list):
         raise UserError(
             f"{path} is not a great-expectations suite.",
             "It needs a `name` and a list `expectations`, each with `type` and `kwargs`.",
         )
-    return {"name": str(found.get("name") or path.stem), "expectations": found["expectations"]}
+    return {
+        "name": str(document.get("name") or path.stem),
+        "expectations": document["expectations"],
+    }
 
 
 def _suite(document: Document) -> Any:
@@ -262,15 +265,15 @@ def _finding(result: Any, there: Iterable[str]) -> UnmetExpectation:
     config = result.expectation_config
     named = [config.kwargs.get(key) for key in ("column", "column_A", "column_B")]
     columns = [name for name in [*(config.kwargs.get("column_list") or ()), *named] if name]
-    found = result.result
-    values = [_text(value) for value in found.get("partial_unexpected_list") or ()][:EXAMPLES_MAX]
+    details = result.result
+    values = [_text(value) for value in details.get("partial_unexpected_list") or ()][:EXAMPLES_MAX]
     missing = [name for name in columns if name not in set(there)]
     if missing and config.type not in OF_COLUMNS:
         values = [f"there is no column {', '.join(missing)}"]
     return UnmetExpectation(
         expectation=config.type,
         columns=columns,
-        unexpected=int(found.get("unexpected_count") or 0),
+        unexpected=int(details.get("unexpected_count") or 0),
         examples=values,
         severity=str(getattr(config.severity, "value", "critical")),
     )

@@ -134,12 +134,12 @@ class TopicRows:
 
     def _overdue(self) -> list[Flat]:
         """The requests that became overdue; returned once."""
-        found = []
+        overdue = []
         for each in self._known_requests.values():
             pending_ms = self._newest - each["timestamp"]
             if pending_ms > OVERDUE_MS and each["apiKey"] is not None and not each["responses"]:
-                found.append({**each, "pendingMs": pending_ms})
-        return found
+                overdue.append({**each, "pendingMs": pending_ms})
+        return overdue
 
     def _forget(self) -> None:
         old = [

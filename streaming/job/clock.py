@@ -146,10 +146,12 @@ class JobClock(threading.Thread):
         producer.flush(KAFKA_TIMEOUT_S)
 
     def _patience_s(self) -> float:
-        found = [each for each in (self._deadlines.next(), self._known.next()) if each is not None]
-        if not found or self._unread:
+        deadlines = [
+            each for each in (self._deadlines.next(), self._known.next()) if each is not None
+        ]
+        if not deadlines or self._unread:
             return LONGEST_WAIT_S
-        return min(max(min(found) - now_ms(), 0) / 1000, LONGEST_WAIT_S)
+        return min(max(min(deadlines) - now_ms(), 0) / 1000, LONGEST_WAIT_S)
 
     def _note(self, row: TopicRow) -> None:
         """Set a cell's deadline; rows that are no timers of this job are skipped."""

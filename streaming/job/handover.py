@@ -168,18 +168,18 @@ def wait_for_responses(
     """
     topic = full_name(prefix, outputs.RESPONSES)
     position = dict(first)
-    found: dict[str, ModelResponse] = {}
+    responses: dict[str, ModelResponse] = {}
     last_news = time.monotonic()
-    while len(found) < len(wanted):
-        before = len(found)
+    while len(responses) < len(wanted):
+        before = len(responses)
         for row in read_all(client, topic, position):
             position[row.partition] = row.offset + 1
-            if row.id in wanted and row.id not in found and row.value:
-                found[row.id] = decode_response(row.value)
-        on_progress(len(found))
-        if len(found) > before:
+            if row.id in wanted and row.id not in responses and row.value:
+                responses[row.id] = decode_response(row.value)
+        on_progress(len(responses))
+        if len(responses) > before:
             last_news = time.monotonic()
         elif time.monotonic() - last_news > patience_s:
             break
         time.sleep(POLL_S)
-    return found
+    return responses

@@ -83,11 +83,11 @@ class LagReader:
             self._reader = consumer(self._client)
         batch = checkpoint_log.committed(self._checkpoint)
         positions = checkpoint_log.end_offsets(self._checkpoint, batch)
-        found = {}
+        lags = {}
         for topic in self._topics:
             for number in range(partitions_of(self._client, topic)):
                 place = TopicPartition(topic, number)
                 first, end = self._reader.get_watermark_offsets(place, TIMEOUT_S)
                 read = positions.get(topic, {}).get(number, first)
-                found[topic, number] = max(end - max(read, first), 0)
-        return found
+                lags[topic, number] = max(end - max(read, first), 0)
+        return lags

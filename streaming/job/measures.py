@@ -75,7 +75,7 @@ class QueryProgress(msgspec.Struct, frozen=True):
         batch: its number.
         events: number of its rows of `requests`; a pack is one.
         seconds: its duration.
-        lag: number of events in `requests` not yet read.
+        lag: number of rows of `requests` not yet read.
         counts: rows by topic since the job's start.
         state_bytes: size of the state rows updated since the job's start.
         fetch_sessions: fetch-session caches of these cells.

@@ -180,8 +180,8 @@ def tried(master: str) -> str:
 
     By default it does not, so a killed Python worker would end the job.
     """
-    found = LOCAL.fullmatch(master)
-    return f"local[{found[1] or 1},{LOCAL_TRIES}]" if found else master
+    match = LOCAL.fullmatch(master)
+    return f"local[{match[1] or 1},{LOCAL_TRIES}]" if match else master
 
 
 def check_start(settings: Settings, is_spark_certain: bool = True) -> None:
@@ -295,5 +295,5 @@ def packages_zip(home: Path) -> Path:
 
 def _sources(root: Path, is_top: bool) -> list[Path]:
     """A package's modules and JSON files; only the top level of `brokertwin` itself."""
-    found = root.glob("*.py") if is_top else [*root.rglob("*.py"), *root.rglob("*.json")]
-    return sorted(file for file in found if "__pycache__" not in file.parts)
+    files = root.glob("*.py") if is_top else [*root.rglob("*.py"), *root.rglob("*.json")]
+    return sorted(file for file in files if "__pycache__" not in file.parts)

@@ -58,17 +58,17 @@ def count(topic: str, values: Iterable[bytes | None], counts: Counts) -> None:
 
 def of(counts: Mapping[str, int]) -> Tallies:
     """Group the counts by kind."""
-    found = Tallies({}, {}, {})
+    tallies = Tallies({}, {}, {})
     for name, number in sorted(counts.items()):
         kind, *rest = name.split(SEPARATOR)
         if kind == RESPONSES and rest:
-            found.answers[api_name(int(rest[0]))] = number
+            tallies.answers[api_name(int(rest[0]))] = number
         elif kind == ERRORS and rest:
-            errors = found.errors.setdefault(api_name(int(rest[0])), {})
+            errors = tallies.errors.setdefault(api_name(int(rest[0])), {})
             errors[error_name(int(rest[1]))] = number
         elif kind == REASONS and rest:
-            found.reasons[SEPARATOR.join(rest)] = number
-    return found
+            tallies.reasons[SEPARATOR.join(rest)] = number
+    return tallies
 
 
 def api_name(key: int) -> str:

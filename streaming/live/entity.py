@@ -91,7 +91,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
             counts: gets the numbers of the others, `late` and `repeated`.
         """
         sets: dict[int, set[int]] = {}
-        found = []
+        new = []
         for each in _in_order(arrivals):
             end = each.part.line.end
             block = end // BLOCK_MS
@@ -103,12 +103,12 @@ class SeenExchanges(msgspec.Struct, array_like=True):
                 counts["late"] += 1
             else:
                 sets[block].add(each.number)
-                found.append(each)
+                new.append(each)
         for block, numbers in sets.items():
             if numbers:
                 self.blocks[block] = array("Q", sorted(numbers)).tobytes()
         self._bound(event_time)
-        return found
+        return new
 
     def _bound(self, event_time: int) -> None:
         self.floor = max(self.floor, event_time - LATE_MS)
@@ -201,16 +201,16 @@ class LiveEntity:
         if arrivals:
             self._entity.touched = now
         is_silent = now - self._entity.touched >= SILENT_MS
-        found = self.machine.expire(float("inf") if is_silent else event_time, facts.known)
+        findings = self.machine.expire(float("inf") if is_silent else event_time, facts.known)
         if self.key.kind in SILENT:
             return []
-        return list({each.id: each for each in found}.values())
+        return list({each.id: each for each in findings}.values())
 
-    def together(self, found: Iterable[Finding]) -> Iterator[list[Finding]]:
+    def together(self, findings: Iterable[Finding]) -> Iterator[list[Finding]]:
         """Yield the findings of each document: one, or refusals with earlier ones."""
         groups = self._entity.refused
         changed: dict[int, list[Refused]] = {}
-        for each in found:
+        for each in findings:
             if not isinstance(each, Refused) or each.severity <= Severity.NOTE:
                 yield [each]
                 continue

@@ -50,14 +50,14 @@ class FindingRow(NamedTuple):
 _encoder = msgspec.json.Encoder()
 
 
-def rows_of(cluster: str, found: Iterable[Sequence[Finding]]) -> Iterator[FindingRow]:
+def rows_of(cluster: str, findings: Iterable[Sequence[Finding]]) -> Iterator[FindingRow]:
     """The rows of findings, the last for each id; ordinary events (`NOTE`) have none.
 
     Args:
         cluster: name of the cluster.
-        found: the findings of each row. Its id is that of the first one.
+        findings: those of each row. Its id is that of the first one.
     """
-    newest = {each[0].id: each for each in found if each[-1].severity > Severity.NOTE}
+    newest = {each[0].id: each for each in findings if each[-1].severity > Severity.NOTE}
     for name, each in newest.items():
         id_ = f"{cluster} {name}"
         for document in _documents(each):

@@ -317,10 +317,10 @@ def handle(
     entity = LiveEntity(key, stored)
     before = tables.row_of(key, entity.machine) if stored is not None else None
     arrivals = [each for value in values for each in _arrivals_decoder.decode(value)]
-    found = entity.handle(arrivals, known, now)
+    handled = entity.handle(arrivals, known, now)
     outputs = [
         OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
-        for each in findings.rows_of(cluster, entity.together(found))
+        for each in findings.rows_of(cluster, entity.together(handled))
     ]
     # Each exchange has one client, but several other entities.
     counts = Counter(findings=len(outputs))

@@ -35,10 +35,12 @@ FOLDER = Path(model.__file__).parent / "scenarios"
 SETTINGS = {
     "auto.create.topics.enable": "true",
     "producer.id.expiration.check.interval.ms": "500",
-    "super.users": "User:ANONYMOUS",
 }
-"""Of the recorded broker, besides those of the embedded broker: Kafka's default, an interval that
-is seen only with a short producer.id.expiration.ms, and rights that only an authorizer reads."""
+"""Of the recorded broker, besides those of the embedded broker: Kafka's default, and an interval
+that is seen only with a short producer.id.expiration.ms."""
+
+RIGHTS = {"super.users": "User:ANONYMOUS"}
+"""Read by an authorizer alone."""
 
 CLUSTER = 3
 """Brokers of the cluster that scenarios for several brokers are recorded with."""
@@ -126,7 +128,7 @@ def _site(
                 yield address_of(nodes[1][1]), None
             return
         broker = EmbeddedKafka(Path(directory), default_home())
-        settings = {**SETTINGS, **scenario.started_with}
+        settings = {**SETTINGS, **RIGHTS, **scenario.started_with}
 
         def restart() -> None:
             broker.stop()

@@ -97,28 +97,28 @@ def status(
     with suppress(KeyboardInterrupt):
         while watch is not None:
             time.sleep(watch)
-            found = access.status(checkpoint)
-            if found != shown:
+            rows = access.status(checkpoint)
+            if rows != shown:
                 if out.is_terminal:
                     out.clear()
-                _show(found, all_items, as_json)
-                shown = found
+                _show(rows, all_items, as_json)
+                shown = rows
 
 
-def _show(found: dict[str, "list[Row]"], all_items: bool, as_json: bool) -> None:
-    shown = state_tables.listed(found["partitions"], all_items)
+def _show(tables: dict[str, "list[Row]"], all_items: bool, as_json: bool) -> None:
+    shown = state_tables.listed(tables["partitions"], all_items)
     if as_json:
-        show_json({"brokers": found["brokers"], "partitions": shown})
+        show_json({"brokers": tables["brokers"], "partitions": shown})
         return
     show_table(
         ["broker", "state", "leader of", "replicas", "in-sync replicas"],
-        (list(row.values()) for row in found["brokers"]),
+        (list(row.values()) for row in tables["brokers"]),
     )
     if shown:
         show_table(
             ["partition", "leader", "replicas", "ISR", "LEO", "HW", "lag"], map(_line, shown)
         )
-    state_tables.show_hidden(found["partitions"], shown)
+    state_tables.show_hidden(tables["partitions"], shown)
 
 
 def _line(row: "Row") -> list[Any]:

@@ -117,7 +117,7 @@ def _outcome(place: Place, result: dict[str, Any]) -> PartitionResult:
 
 
 def _by_topic(places: Iterable[Place]) -> list[tuple[str, list[Place]]]:
-    found: dict[str, list[Place]] = defaultdict(list)
+    by_topic: dict[str, list[Place]] = defaultdict(list)
     for place in places:
-        found[place.topic].append(place)
-    return list(found.items())
+        by_topic[place.topic].append(place)
+    return list(by_topic.items())

@@ -73,15 +73,15 @@ def list_users(file: File, as_json: AsJson = False) -> None:
     """List the users and their mechanisms, without secrets."""
     from brokertwin.gateway.security import credentials
 
-    found = credentials.read(file)
+    users = credentials.read(file)
     warning = credentials.mode_warning(file)
     if warning is not None:
         warn(warning)
     if as_json:
         names = ("user", "mechanism", "iterations")
-        show_json([{name: getattr(each, name) for name in names} for each in found])
+        show_json([{name: getattr(each, name) for name in names} for each in users])
     else:
-        rows = sorted((each.user, each.mechanism, each.iterations) for each in found)
+        rows = sorted((each.user, each.mechanism, each.iterations) for each in users)
         show_table(["user", "mechanism", "iterations"], rows)
 
 

@@ -105,13 +105,13 @@ class EngineOptions:
             return JournalOptions(self.journal)
         if text in ("always", "never"):
             return JournalOptions(self.journal, AT_ONCE if text == "always" else None)
-        found = re.fullmatch(r"([1-9]\d{0,6})(ms|s)", text, re.ASCII)
-        if found is None:
+        match = re.fullmatch(r"([1-9]\d{0,6})(ms|s)", text, re.ASCII)
+        if match is None:
             raise UserError(
                 f"Invalid value of --journal-fsync: {text!r}.",
                 "Pass always, never, or a time such as 100ms or 1s.",
             )
-        return JournalOptions(self.journal, int(found[1]) * _UNITS_MS[found[2]])
+        return JournalOptions(self.journal, int(match[1]) * _UNITS_MS[match[2]])
 
     def _spark(self) -> "SparkEngine":
         from brokertwin.gateway.engine.spark_engine import RESPONSE_TIMEOUT_S, SparkEngine

@@ -204,13 +204,13 @@ def _variants(model: "Model", changes: list[str]) -> "list[tuple[dict[str, str],
     for change in changes:
         name, _, values = change.partition("=")
         named.append([(name, value) for value in values.split(",")])
-    found = []
+    variants = []
     for combination in product(*named):
         variant = model
         for name, value in combination:
             variant = varied(variant, name, value)
-        found.append((dict(combination), variant))
-    return found
+        variants.append((dict(combination), variant))
+    return variants
 
 
 def _compare(variants: "list[tuple[dict[str, str], Model]]", options: Any, as_json: bool) -> bool:

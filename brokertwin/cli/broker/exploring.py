@@ -103,21 +103,21 @@ def play(script: "Script", address: "Address") -> PlayedScript:
         played = play_scenario(scenario, site, prefix)
     finally:
         clean(site, prefix)
-    found: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     for observation, exchange in zip(played.observations, played.exchanges, strict=True):
         if exchange is None:
             continue
         if observation.label in script.committed:
-            found[observation.label] = ", ".join(_committed(exchange.response)) or "no record"
+            outcomes[observation.label] = ", ".join(_committed(exchange.response)) or "no record"
         else:
             codes, given = set(error_codes(exchange.response)), given_partitions(exchange.response)
-            found[observation.label] = _returned(codes, given)
+            outcomes[observation.label] = _returned(codes, given)
     steps = [
-        PlayedStep(each.text, _returned(set(each.codes), each.given), found.get(each.label))
+        PlayedStep(each.text, _returned(set(each.codes), each.given), outcomes.get(each.label))
         for each in script.called
     ]
     steps += [
-        PlayedStep(label, ", ".join(names) or "no record", found.get(label))
+        PlayedStep(label, ", ".join(names) or "no record", outcomes.get(label))
         for label, names in script.committed.items()
     ]
     golden = [msgspec.to_builtins(each) for each in played.observations]
@@ -140,7 +140,7 @@ def _committed(response: Any) -> list[str]:
         for each in partition.get("abortedTransactions") or ()
     )
     aborted: set[int] = set()
-    found = []
+    lines = []
     for batch in shown(partition["records"] or b""):
         while begins and begins[0][0] <= batch["lastOffset"]:
             aborted.add(begins.pop(0)[1])
@@ -148,8 +148,8 @@ def _committed(response: Any) -> list[str]:
             if batch["records"] == ["ABORT"]:
                 aborted.discard(batch["producerId"])
         elif not ("txn" in batch["flags"] and batch["producerId"] in aborted):
-            found += [record.partition(":")[2] for record in batch["records"]]
-    return found
+            lines += [record.partition(":")[2] for record in batch["records"]]
+    return lines
 
 
 def as_pytest(script: "Script") -> str:
@@ -213,13 +213,13 @@ class Reached:
         for code in self._called:
             if "/state/" in code.co_filename:
                 by_file[code.co_filename].add(code.co_qualname)
-        found = {}
+        missing_rules = {}
         for file, reached in sorted(by_file.items()):
             module = compile(Path(file).read_text(encoding="utf-8"), file, "exec")
             names = {each for each in _functions(module) if "<" not in each}
             if missing := sorted(names - reached):
-                found["state/" + file.rpartition("/state/")[2]] = missing
-        return found
+                missing_rules["state/" + file.rpartition("/state/")[2]] = missing
+        return missing_rules
 
 
 def _functions(code: Any) -> Iterator[str]:

@@ -107,14 +107,14 @@ def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
     """Return the connectors' properties and the worker's."""
     from brokertwin.kafka_io.properties import read
 
-    found = [read(path) for path in files]
-    of_workers = [each for each in found if "connector.class" not in each]
+    configs = [read(path) for path in files]
+    of_workers = [each for each in configs if "connector.class" not in each]
     if len(of_workers) > 1:
         raise UserError(
             "Several property files have no connector.class, but only the worker's may omit it.",
             "Set connector.class=FileStreamSource or FileStreamSink in each connector's file.",
         )
-    connectors = [each for each in found if "connector.class" in each]
+    connectors = [each for each in configs if "connector.class" in each]
     names = [each.get("name", "") for each in connectors]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

@@ -168,12 +168,12 @@ def command(
             directory = source or settings.checkpoint_dir
             parts = _state(on, directory, given, settings if with_topics else None)
         doing(f"checking {counted(sum(len(frame) for frame, _ in parts), 'row')}")
-        found = [(suite, checks.check(frame, suite, docs is not None)) for frame, suite in parts]
-    for document, checked in found:
+        results = [(suite, checks.check(frame, suite, docs is not None)) for frame, suite in parts]
+    for document, checked in results:
         if docs is not None:
             _write(docs, document["name"], checked.html)
         _show(checked, document["name"], as_json)
-    codes = [EXIT_CODES[each.severity] for _, checked in found for each in checked.findings]
+    codes = [EXIT_CODES[each.severity] for _, checked in results for each in checked.findings]
     raise typer.Exit(max(codes, default=0))
 
 
@@ -269,12 +269,12 @@ def _snapshot(
     return parts
 
 
-def _violations(found: "Iterable[Violation]") -> Part:
+def _violations(violations: "Iterable[Violation]") -> Part:
     """Return violated invariants, with the suite for them."""
     from brokertwin.streaming.checks import snapshot_checks as checks
     from brokertwin.streaming.checks import suites
 
-    rows = [each._asdict() for each in found]
+    rows = [each._asdict() for each in violations]
     return checks.frame_of(rows, suites.COLUMNS["violations"]), suites.VIOLATIONS
 
 
@@ -403,7 +403,7 @@ def _topic(
 
 def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, int]:
     """Parse offsets by partition. Raises UserError."""
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     for text in texts or ():
         partition, colon, offset = text.rpartition(":")
         if not offset.isdecimal() or (colon and not partition.isdecimal()):
@@ -411,8 +411,8 @@ def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, 
                 f"Invalid value of {option}: {text!r}.", "Pass OFFSET or PARTITION:OFFSET."
             )
         named = [int(partition)] if colon else range(partitions)
-        found.update(dict.fromkeys(named, int(offset)))
-    return found
+        places.update(dict.fromkeys(named, int(offset)))
+    return places
 
 
 def _write(directory: Path, name: str, html: str) -> None:

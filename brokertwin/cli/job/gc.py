@@ -78,13 +78,13 @@ def _observer(bars: Progress) -> Callable[[str, int], None]:
 
 def _age_ms(text: str) -> int:
     """Parse --older-than. Raises UserError if it is invalid or too short."""
-    found = re.fullmatch(r"(\d+)([smhd])", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d+)([smhd])", text, re.ASCII)
+    if match is None:
         raise UserError(
             f"Invalid value of --older-than: {text!r}.",
             "Pass a number with the unit s, m, h or d: 30m.",
         )
-    age_ms = int(found[1]) * UNITS_MS[found[2]]
+    age_ms = int(match[1]) * UNITS_MS[match[2]]
     if age_ms < LEAST_AGE_MS:
         raise UserError(
             f"--older-than {text} is too short, because a batch is written before its request.",

@@ -114,37 +114,37 @@ def _of_job(
 
 
 def _give(
-    found: "pa.Table", as_json: bool, as_csv: bool, parquet: Path | None, origin: str
+    table: "pa.Table", as_json: bool, as_csv: bool, parquet: Path | None, origin: str
 ) -> None:
     if parquet is not None:
         import pyarrow.parquet as pq
 
         with writing(parquet) as temporary:
-            pq.write_table(found, temporary)
-        say(f"wrote {counted(found.num_rows, 'row')}, {origin}, to {parquet}")
+            pq.write_table(table, temporary)
+        say(f"wrote {counted(table.num_rows, 'row')}, {origin}, to {parquet}")
     elif as_json:
-        for row in _rows(found):
+        for row in _rows(table):
             show_json(row)
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(found.column_names)
+        writer.writerow(table.column_names)
         writer.writerows(
             [cell(value) if isinstance(value, str) else _text(value) for value in row.values()]
-            for row in _rows(found)
+            for row in _rows(table)
         )
     else:
-        rows = [[_text(value) for value in row.values()] for row in _rows(found)]
-        out.print(drawn.table(out, found.column_names, rows, origin, whole=_times(found)))
-        rows_are = counted(found.num_rows, "row")
+        rows = [[_text(value) for value in row.values()] for row in _rows(table)]
+        out.print(drawn.table(out, table.column_names, rows, origin, whole=_times(table)))
+        rows_are = counted(table.num_rows, "row")
         out.print(rows_are, highlight=False)
 
 
-def _rows(found: "pa.Table") -> Iterator[dict[str, Any]]:
+def _rows(table: "pa.Table") -> Iterator[dict[str, Any]]:
     """Yield each row by column; times are text, maps are objects."""
     import pyarrow as pa
 
-    maps = {field.name for field in found.schema if pa.types.is_map(field.type)}
-    for row in found.to_pylist():
+    maps = {field.name for field in table.schema if pa.types.is_map(field.type)}
+    for row in table.to_pylist():
         yield {
             name: dict(value) if name in maps and value is not None else _plain(value)
             for name, value in row.items()
@@ -163,10 +163,10 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _times(found: "pa.Table") -> list[str]:
+def _times(table: "pa.Table") -> list[str]:
     import pyarrow as pa
 
-    return [field.name for field in found.schema if pa.types.is_timestamp(field.type)]
+    return [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
 
 
 def _list_tables(as_json: bool) -> None:

@@ -157,8 +157,8 @@ def _query(
     try:
         return runner.run(job, stop, available_now, observe, session, looked)
     except runner.QueryFailed as failed:
-        found = next(damaged_files.damaged(job.settings.checkpoint_dir), None)
-        show_error(found.error() if found else UserError(f"The streaming query failed: {failed}"))
+        damage = next(damaged_files.damaged(job.settings.checkpoint_dir), None)
+        show_error(damage.error() if damage else UserError(f"The streaming query failed: {failed}"))
         raise typer.Exit(NOT_CLEAN) from None
     finally:
         watched.pulse.stopping()

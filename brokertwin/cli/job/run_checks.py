@@ -115,44 +115,44 @@ class Checks:
         """Check the newest micro-batch and return its number."""
         begun = time.monotonic()
         try:
-            batch, found = self._found(session)
+            batch, checks = self._found(session)
         except Exception as error:  # noqa: BLE001 (for example a deleted file: the job continues)
             self._watched.no_check()
             why = error.message if isinstance(error, UserError) else repr(error)
             warn(f"check failed to run: {why} The job continues.")
             return self._standing.batch
-        self._standing.add(batch, found)
-        self._watched.check(batch, found)
-        for each in found:
+        self._standing.add(batch, checks)
+        self._watched.check(batch, checks)
+        for each in checks:
             _report(each, time.monotonic() - begun)
         return batch
 
     def _found(self, session: "Callable[[], SparkSession]") -> "tuple[int, list[BatchCheck]]":
         """Check the newest micro-batch and the new rows of the topics."""
         directory = self._settings.checkpoint_dir
-        batch, found = committed_batch(directory), []
+        batch, checks = committed_batch(directory), []
         if self._sees_offsets:
-            found.append(batch_checks.check_newest(directory, self._suite, session))
-            batch = found[0].batch
+            checks.append(batch_checks.check_newest(directory, self._suite, session))
+            batch = checks[0].batch
         if self._sees_state:
-            found += batch_checks.check_state(directory, session)
-            batch = found[-1].batch
+            checks += batch_checks.check_state(directory, session)
+            batch = checks[-1].batch
         if self._rows is not None:
-            found += [
+            checks += [
                 batch_checks.check_rows(batch, kind, rows, self._suite)
                 for kind, rows in self._rows.look().items()
             ]
-        return batch, found
+        return batch, checks
 
 
-def _report(found: "BatchCheck", seconds: float) -> None:
+def _report(result: "BatchCheck", seconds: float) -> None:
     """Report how many expectations are met, and the failed ones."""
-    checked = found.checked
+    checked = result.checked
     met = checked.expectations - len(checked.findings)
     said = (
-        f"check of micro-batch {found.batch}: {met} of"
+        f"check of micro-batch {result.batch}: {met} of"
         f" {counted(checked.expectations, 'expectation')} met, {checked.rows:,}"
-        f" {'offsets' if found.on == SNAPSHOT else found.on}, in {seconds:.2f} s"
+        f" {'offsets' if result.on == SNAPSHOT else result.on}, in {seconds:.2f} s"
     )
     if checked.is_good:
         say_at(said)

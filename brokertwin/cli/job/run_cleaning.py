@@ -120,9 +120,9 @@ def state_of(
     checkpoint = settings.checkpoint_dir
     batch = checkpoint_log.committed(checkpoint)
     placed = {cell: each for each in job.placements(settings) for cell in each.cells}
-    found = [
+    states = [
         CellState(placed[cell], cell, CellTables(columns, partial(bases.read, cell)))
         for cell, columns in state_reader.read_stored(checkpoint, batch, session).items()
     ]
     ends = checkpoint_log.end_offsets(checkpoint, batch)
-    return JobState(found, ends.get(full_name(settings.prefix, REQUESTS), {}))
+    return JobState(states, ends.get(full_name(settings.prefix, REQUESTS), {}))

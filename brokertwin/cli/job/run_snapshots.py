@@ -96,10 +96,10 @@ class Snapshots:
 
 def described(taken: "Published") -> str:
     """Describe a snapshot in one line: its path, and its contents or why it was rejected."""
-    found = taken.snapshot
-    size = size_text(sum(found.cells.values()))
-    offsets = counted(found.offsets, "offset")
-    what = f"snapshot of micro-batch {found.batch} ({offsets}, {size} of state)"
+    snapshot = taken.snapshot
+    size = size_text(sum(snapshot.cells.values()))
+    offsets = counted(snapshot.offsets, "offset")
+    what = f"snapshot of micro-batch {snapshot.batch} ({offsets}, {size} of state)"
     if taken.reasons:
         return f"{what} was rejected and set aside at {taken.path}: {'; '.join(taken.reasons)}"
     return f"{what}: {taken.path}"
@@ -107,14 +107,14 @@ def described(taken: "Published") -> str:
 
 def show(taken: "Published", as_json: bool) -> None:
     if as_json:
-        found = taken.snapshot
+        snapshot = taken.snapshot
         show_json(
             {
-                "name": found.name,
+                "name": snapshot.name,
                 "path": taken.path,
-                "batch": found.batch,
-                "offsets": found.offsets,
-                "cells": found.cells,
+                "batch": snapshot.batch,
+                "offsets": snapshot.offsets,
+                "cells": snapshot.cells,
                 "rejected": taken.reasons,
             }
         )

@@ -107,15 +107,15 @@ def list_command(
 
     directory = settings.snapshots_dir
     run_snapshots.check_directory(directory)
-    found = snapshot_store.list_all(directory)
+    snapshots = snapshot_store.list_all(directory)
     if as_json:
-        for each in found:
+        for each in snapshots:
             show_json(_row(each))
         return
-    if found:
-        rows = [_row(each) for each in found]
+    if snapshots:
+        rows = [_row(each) for each in snapshots]
         show_table(list(rows[0]), (list(row.values()) for row in rows))
-    count = counted(len(found), "snapshot")
+    count = counted(len(snapshots), "snapshot")
     out.print(f"{count} in {directory}", soft_wrap=True, highlight=False)
 
 
@@ -131,17 +131,17 @@ def show(
 
     directory = settings.snapshots_dir
     path = snapshot_store.find(directory, name)
-    found = snapshot_store.verify(path)
-    fields = _row(found) | {
+    manifest = snapshot_store.verify(path)
+    fields = _row(manifest) | {
         "path": str(path),
-        "prefix": found.facts.get("prefix"),
-        "cells": ", ".join(f"{cell} ({size:,} B)" for cell, size in found.cells.items()),
-        "state version": found.state_version,
-        "next events": _places(found.source_offsets),
-        "checked": f"{counted(len(found.files), 'file')}, all as in the manifest",
+        "prefix": manifest.facts.get("prefix"),
+        "cells": ", ".join(f"{cell} ({size:,} B)" for cell, size in manifest.cells.items()),
+        "state version": manifest.state_version,
+        "next events": _places(manifest.source_offsets),
+        "checked": f"{counted(len(manifest.files), 'file')}, all as in the manifest",
     }
     if as_json:
-        show_json({**fields, "cells": found.cells, "next events": found.source_offsets})
+        show_json({**fields, "cells": manifest.cells, "next events": manifest.source_offsets})
     else:
         show_fields(fields)
 
@@ -192,9 +192,9 @@ def reshard(
     from brokertwin.streaming.checkpoint import restore as restoring
 
     path = snapshot_store.find(settings.snapshots_dir, name)
-    found = snapshot_store.manifest(path)
-    topic = full_name(str(found.facts["prefix"]), REQUESTS)
-    ends = resharding.quiet_end(client_properties(settings), topic, found.source_offsets[topic])
+    manifest = snapshot_store.manifest(path)
+    topic = full_name(str(manifest.facts["prefix"]), REQUESTS)
+    ends = resharding.quiet_end(client_properties(settings), topic, manifest.source_offsets[topic])
     wanted = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
     checkpoint = place(checkpoint)
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
@@ -219,12 +219,12 @@ def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> Non
         out.print(line, soft_wrap=True, highlight=False)
 
 
-def _row(found: "SnapshotManifest") -> dict[str, Any]:
+def _row(manifest: "SnapshotManifest") -> dict[str, Any]:
     return {
-        "name": found.name,
-        "batch": found.batch,
-        "offsets": found.offsets,
-        "bytes": sum(found.cells.values()),
+        "name": manifest.name,
+        "batch": manifest.batch,
+        "offsets": manifest.offsets,
+        "bytes": sum(manifest.cells.values()),
     }
 
 

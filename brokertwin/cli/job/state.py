@@ -105,8 +105,8 @@ def command(
     if checkpoint_files is not None:
         files = counted(broker_files.write(checkpoint_files, cells), "file")
         say(f"wrote {files} below {checkpoint_files}")
-    found = _rows(wanted, state, key, where)
-    shown = found if key else state_tables.listed(found, all_items)
+    rows = _rows(wanted, state, key, where)
+    shown = rows if key else state_tables.listed(rows, all_items)
     if as_json:
         for row in shown:
             show_json(row)
@@ -121,7 +121,7 @@ def command(
     elif wanted is state_rows.ItemKind.SESSIONS and where is None:
         by_client = state_rows.rows(state_rows.ItemKind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
-    state_tables.show_hidden(found, shown)
+    state_tables.show_hidden(rows, shown)
 
 
 def _of_checkpoint(settings: "Settings", at: int | str | None, verbose: bool) -> "StoredState":

@@ -147,19 +147,19 @@ def verify(directory: Directory, as_json: AsJson = False) -> None:
     need("`brokertwin offsets verify`", "pyarrow")
     from brokertwin.offsets.store import OffsetHistoryStore
 
-    found = OffsetHistoryStore(directory).verify()
+    verified = OffsetHistoryStore(directory).verify()
     if as_json:
-        show_json(found._asdict())
-        raise typer.Exit(DAMAGED if found.damage else 0)
-    for sentence in found.damage:
+        show_json(verified._asdict())
+        raise typer.Exit(DAMAGED if verified.damage else 0)
+    for sentence in verified.damage:
         warn(sentence)
-    for name in found.unlisted:
+    for name in verified.unlisted:
         warn(f"{name} is not in manifest.json; the next import adds it.")
     say(
-        f"{counted(found.files, 'file')}, {counted(found.rows, 'row')},"
-        f" {len(found.damage)} damaged or missing"
+        f"{counted(verified.files, 'file')}, {counted(verified.rows, 'row')},"
+        f" {len(verified.damage)} damaged or missing"
     )
-    raise typer.Exit(DAMAGED if found.damage else 0)
+    raise typer.Exit(DAMAGED if verified.damage else 0)
 
 
 @app.command()
@@ -395,17 +395,17 @@ def export(
             "--dry-run, --back, --by-time, --to-config and --saved have no effect without --to.",
             "Add --to HOST:PORT, or leave them out.",
         )
-    found, until_ms = _source(source, kafka_config), _ms_of("--at", at)
+    offsets, until_ms = _source(source, kafka_config), _ms_of("--at", at)
     check_new(csv_file, force)
     check_new(parquet_file, force)
     if parquet_file is not None:
         need("`brokertwin offsets export --parquet`", "pyarrow")
         from brokertwin.offsets.store import write_moves
 
-        moves = found.moves(until_ms, groups or ())
+        moves = offsets.moves(until_ms, groups or ())
         say(f"wrote {counted(write_moves(parquet_file, moves), 'commit')} to {parquet_file}")
         return
-    committed = found.committed(groups or (), until_ms)
+    committed = offsets.committed(groups or (), until_ms)
     if csv_file is not None:
         from brokertwin.offsets.sources import write_csv
 
@@ -418,7 +418,9 @@ def export(
 
     target = client_of(to, to_config)
     records_at = client_of(by_time, kafka_config) if by_time else None
-    if records_at is None and (warning := restore.warning_of_other_logs(found, target, committed)):
+    if records_at is None and (
+        warning := restore.warning_of_other_logs(offsets, target, committed)
+    ):
         warn(warning)
     steps = restore.steps(target, committed, records_at)
     chosen = offset_plan.to_write(steps, back)

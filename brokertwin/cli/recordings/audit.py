@@ -224,10 +224,10 @@ def _follow(
 
 
 def _report(
-    found: "Sequence[AuditFinding]", reported: dict[tuple[str, str, int], int], as_json: bool
+    findings: "Sequence[AuditFinding]", reported: dict[tuple[str, str, int], int], as_json: bool
 ) -> None:
     """Print the findings that are new or more frequent, and note them."""
-    news = [each for each in found if reported.get(_key(each), 0) < each.total]
+    news = [each for each in findings if reported.get(_key(each), 0) < each.total]
     reported |= {_key(each): each.total for each in news}
     if as_json:
         for each in news:
@@ -252,13 +252,13 @@ def broker_facts(broker_config: Path | None) -> "KnownFacts":
     )
 
 
-def _exit_code(found: "Sequence[AuditFinding]", fail_on: FailOn) -> int:
+def _exit_code(findings: "Sequence[AuditFinding]", fail_on: FailOn) -> int:
     labels = [each.value for each in FailOn]
-    worst = max((labels.index(each.severity.label) for each in found), default=-1)
+    worst = max((labels.index(each.severity.label) for each in findings), default=-1)
     return EXIT_CODES[labels[worst]] if worst >= labels.index(fail_on) else 0
 
 
-def _show(found: "Sequence[AuditFinding]") -> None:
+def _show(findings: "Sequence[AuditFinding]") -> None:
     """Print a table of findings by severity, and their counts."""
     from rich import box
     from rich.markup import escape
@@ -269,7 +269,7 @@ def _show(found: "Sequence[AuditFinding]") -> None:
     table.add_column("severity", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("finding", overflow="fold")
-    for each in found:
+    for each in findings:
         style = styles[each.severity.label]
         lines = ", ".join(dict.fromkeys(e.place for e in each.evidence[:LINES_SHOWN]))
         more = ", …" if len(each.evidence) > LINES_SHOWN else ""
@@ -279,7 +279,7 @@ def _show(found: "Sequence[AuditFinding]") -> None:
             f"[bold]{each.kind}[/bold]  {escape(each.subject)}\n{escape(each.what)}\n"
             f"[dim]{escape(lines)}{more}[/dim]",
         )
-    if found:
+    if findings:
         out.print(table, highlight=False)
-    counts = Counter(each.severity.label for each in found)
+    counts = Counter(each.severity.label for each in findings)
     say(", ".join(f"{name}: {counts[name]}" for name in styles))

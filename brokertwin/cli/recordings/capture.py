@@ -212,12 +212,12 @@ def _write_settings(path: Path, client: "ClientProperties") -> None:
     from brokertwin.kafka_io import broker_facts
 
     try:
-        found = broker_facts.read(client)
+        properties = broker_facts.read(client)
     except UserError as error:
         hint = "Pass the settings to `replay` with --broker-config."
         warn(f"{error.message} {hint} {error.hint}")
     else:
-        broker_facts.write(path, found)
+        broker_facts.write(path, properties)
 
 
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":

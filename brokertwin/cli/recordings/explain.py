@@ -159,7 +159,7 @@ def _narrowed(
     where: Where,
     name: str,
     apis: "Sequence[str]",
-    found: "Callable[[NeededLines | None], tuple[Subject, set[str]]]",
+    subject_of: "Callable[[NeededLines | None], tuple[Subject, set[str]]]",
     fields: "Sequence[str]" = (),
 ) -> "Subject":
     """Read the lines that name a subject; then those with the names that these show, too.
@@ -178,14 +178,14 @@ def _narrowed(
         needed = NeededLines.of(names, apis)
     while needed is not None:
         try:
-            subject, more = found(needed)
+            subject, more = subject_of(needed)
         except (DisorderedError, UserError):
             break
         if more <= names:
             return subject
         names |= more
         needed = NeededLines.of(names, apis)
-    return found(None)[0]
+    return subject_of(None)[0]
 
 
 SUBJECTS = {
@@ -388,9 +388,9 @@ def _stored_state(directory: Path) -> "StoredState":
     from brokertwin import tables
     from brokertwin.streaming.checkpoint import state_reader
 
-    found = tables.stored(directory)
-    if found is not None:
-        return found
+    state = tables.stored(directory)
+    if state is not None:
+        return state
     batch = state_reader.committed_batch(directory)
     cells = state_reader.read_cells(directory, batch)
     return tables.StoredState(cells, f"after micro-batch {batch}")
@@ -411,16 +411,16 @@ def _recording(
         return recording.read_from(source, where.headers(), with_logged)
 
 
-def _show_timeline(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
+def _show_timeline(subject: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
     """Print the selected entries and the final state."""
     shown = [
         each
-        for each in found.story()
+        for each in subject.story()
         if (each.refused or each.notes or not errors) and client in (None, each.client)
     ]
     _show_all(shown, as_json)
     if not as_json:
-        for line in found.ending():
+        for line in subject.ending():
             _say(line, "bold")
 
 

@@ -23,9 +23,9 @@ def begin(directory: Path | None) -> "KeptState | None":
 
     if directory is None:
         return None
-    found = kept.read(directory)
-    say(f"continuing from the state in {directory}, {found.origin}")
-    return found
+    state = kept.read(directory)
+    say(f"continuing from the state in {directory}, {state.origin}")
+    return state
 
 
 def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSettings":

@@ -55,21 +55,21 @@ def _shown(table: "EntityTable", row: "Row") -> dict[str, Any]:
     """A row in the table's order, with times in UTC and its batches as one column."""
     from brokertwin.recordings.history.words import moment
 
-    found: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     for name in ("cluster", *table.columns):
         value = row.get(name)
         if name.startswith(BATCH):
             continue
         if name.endswith(TIME) and name != "timeout_ms":
-            found[name.removesuffix(TIME)] = None if value is None else moment(value)
+            shown[name.removesuffix(TIME)] = None if value is None else moment(value)
         else:
-            found[name] = value
+            shown[name] = value
     batches = [value for name, value in row.items() if name.startswith(BATCH) and value]
     if batches:
-        found["batches"] = " ".join(
+        shown["batches"] = " ".join(
             f"{each['first_sequence']}-{each['last_sequence']}@{each['offset']}" for each in batches
         )
-    return found
+    return shown
 
 
 def _entry(finding: "Row", explained: set[str]) -> "TimelineEntry":

@@ -54,12 +54,12 @@ def read(where: Where, broker_config: Path | None) -> "ReadHistory":
         return read_from(source, where.headers(), broker_facts(broker_config))
 
 
-def write(out: Path, where: Where, history: "History", found: "list[AuditFinding]") -> None:
+def write(out: Path, where: Where, history: "History", findings: "list[AuditFinding]") -> None:
     """Write the page of a recording. Raises UserError if the file cannot be written."""
     from brokertwin.page.assembly import incident_page
     from brokertwin.page.incident import document
 
     files = [Path(name).name for name in where.names]
-    text = incident_page(document(history, found, files))
+    text = incident_page(document(history, findings, files))
     with writing(out) as temporary:
         temporary.write_text(text, encoding="utf-8")

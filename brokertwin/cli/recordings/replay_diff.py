@@ -72,9 +72,9 @@ def command(
         out.print(f"no difference between {before} and {after}", highlight=False)
 
 
-def show_changes(found: "Sequence[StateChange]", moments: tuple[str, str]) -> None:
+def show_changes(changes: "Sequence[StateChange]", moments: tuple[str, str]) -> None:
     """Print a table of each kind; `moments` are the titles of the two states."""
-    for name, group in groupby(found, key=lambda change: change.kind):
+    for name, group in groupby(changes, key=lambda change: change.kind):
         title = f"{name.value}: {moments[0]} and {moments[1]}"
         show_table(("item", "change", "field", "before", "after"), _rows(list(group)), title)
 
@@ -97,8 +97,8 @@ def _states(
     for moment in moments:
         other = Path(moment)
         if kept.is_kept(other):
-            found = kept.read(other)
-            yield found.columns, found.without_ends
+            state = kept.read(other)
+            yield state.columns, state.without_ends
             continue
         history, plan = planned(where._replace(files=(other,)) if other.is_file() else where)
         documents: Sequence[bytes] | None = None
@@ -112,10 +112,10 @@ def _states(
         yield plan.state_after(documents).columns(), without_ends
 
 
-def _rows(found: "Sequence[StateChange]") -> list[tuple[Any, ...]]:
+def _rows(changes: "Sequence[StateChange]") -> list[tuple[Any, ...]]:
     """Return a line for each field; the item is in its first line only."""
     lines: list[tuple[Any, ...]] = []
-    for change in found:
+    for change in changes:
         item = " ".join(map(str, change.item.values()))
         fields = [(name, a, b) for name, (a, b) in change.fields.items() if (a, b) != (None, None)]
         for number, (name, a, b) in enumerate(fields or [("", None, None)]):

@@ -53,10 +53,10 @@ def command(
     history, planned = planner(name, LIMITS, given, begins, False)(where)
     cell = planned.state_after(None if at is None else until(planned, at, where.time_zone))
     without_ends = topics_without_headers(history.exchanges, begins)
-    found = state_rows.rows(wanted, {cell.settings.name: cell.columns()}, without_ends)
-    shown = state_tables.listed(found, all_items)
+    rows = state_rows.rows(wanted, {cell.settings.name: cell.columns()}, without_ends)
+    shown = state_tables.listed(rows, all_items)
     if as_json:
         show_json(shown)
         return
     state_tables.show(wanted, shown, f"at {at}" if at is not None else "at the end")
-    state_tables.show_hidden(found, shown)
+    state_tables.show_hidden(rows, shown)

@@ -124,7 +124,7 @@ def command(
 
 def _checkpoints(directories: list[Path]) -> list[tuple[int, str]]:
     """Return broker id and text of each checkpoint below the directories."""
-    found = []
+    checkpoints = []
     for directory in directories:
         paths = sorted(directory.rglob(CHECKPOINT))
         if not paths:
@@ -139,8 +139,8 @@ def _checkpoints(directories: list[Path]) -> list[tuple[int, str]]:
                     f"Cannot tell which broker {path} belongs to.",
                     "Rename its folder so that the name ends with the broker id: broker-1.",
                 )
-            found.append((int(broker), path.read_text()))
-    return found
+            checkpoints.append((int(broker), path.read_text()))
+    return checkpoints
 
 
 class _Report:

@@ -243,15 +243,15 @@ def home(settings: "Settings", prefix: str) -> Path:
 
 def sources_of(values: list[str]) -> dict[str, str]:
     """Topic to cluster. Raises UserError for a topic that is named twice."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for each in values:
         cluster, equals, topic = each.rpartition("=")
         if not topic or (equals and not cluster):
             raise UserError(f"Invalid value of --topic: {each!r}.", "Pass [CLUSTER=]TOPIC.")
-        if topic in found:
+        if topic in sources:
             raise UserError(f"--topic names {topic} twice.")
-        found[topic] = cluster or DEFAULT
-    return found
+        sources[topic] = cluster or DEFAULT
+    return sources
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
@@ -289,8 +289,8 @@ IGNORED = {"repeated": "repeated", "late": "too late", "without_entity": "of no 
 
 
 def _ignored(counts: Mapping[str, int]) -> str:
-    found = [f"{counts[name]:,} {text}" for name, text in IGNORED.items() if counts.get(name)]
-    return f" ({', '.join(found)})" if found else ""
+    ignored = [f"{counts[name]:,} {text}" for name, text in IGNORED.items() if counts.get(name)]
+    return f" ({', '.join(ignored)})" if ignored else ""
 
 
 def _others(counts: Mapping[str, int]) -> str:

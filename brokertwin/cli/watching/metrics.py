@@ -140,17 +140,17 @@ def registry(status: Callable[[], Status]) -> CollectorRegistry:
 
 def values_of(status: Status) -> dict[str, Labelled]:
     """Return the values of all metrics except histograms."""
-    found = dict(_of_all(status))
-    found |= _of_job(status)
-    found |= _of_live(status)
-    found |= _of_gateway(status)
-    found |= _of_state(status)
+    values = dict(_of_all(status))
+    values |= _of_job(status)
+    values |= _of_live(status)
+    values |= _of_gateway(status)
+    values |= _of_state(status)
     if status.lag_time_ms >= 0:
-        found["brokertwin_lag_events"] = {
+        values["brokertwin_lag_events"] = {
             (each.topic, str(each.partition)): each.rows for each in status.lags
         }
-        found["brokertwin_lag_time_seconds"] = _one(status.lag_time_ms / 1000)
-    return found
+        values["brokertwin_lag_time_seconds"] = _one(status.lag_time_ms / 1000)
+    return values
 
 
 def _of_all(status: Status) -> Iterator[tuple[str, Labelled]]:
@@ -172,27 +172,27 @@ def _of_job(status: Status) -> dict[str, Labelled]:
     job = status.job
     if job is None:
         return {}
-    found = {
+    values = {
         "brokertwin_rows_total": _by(job.rows),
         "brokertwin_dead_letters_total": _by(job.dead_letters),
         "brokertwin_snapshots_total": _by(job.snapshots.results),
         "brokertwin_checks_total": _by(job.checks.results),
     }
     if job.snapshots.batch >= 0:
-        found |= {
+        values |= {
             "brokertwin_snapshot_batch": _one(job.snapshots.batch),
             "brokertwin_snapshot_time_seconds": _one(job.snapshots.time_ms / 1000),
             "brokertwin_snapshot_seconds": _one(job.snapshots.seconds),
             "brokertwin_snapshot_offsets": _one(job.snapshots.offsets),
         }
     if job.checks.batch >= 0:
-        found |= {
+        values |= {
             "brokertwin_check_batch": _one(job.checks.batch),
             "brokertwin_check_findings": _one(job.checks.findings),
         }
     if job.batch < 0:
-        return found
-    return found | {
+        return values
+    return values | {
         "brokertwin_batch": _one(job.batch),
         "brokertwin_batch_events": _one(job.batch_events),
         "brokertwin_batch_seconds": _one(job.batch_seconds),
@@ -207,7 +207,7 @@ def _of_live(status: Status) -> dict[str, Labelled]:
     live = status.live
     if live is None:
         return {}
-    found: dict[str, Labelled] = {
+    values: dict[str, Labelled] = {
         "brokertwin_live_findings_total": {
             (each.kind, each.cluster, each.client): each.count for each in live.findings
         },
@@ -219,8 +219,8 @@ def _of_live(status: Status) -> dict[str, Labelled]:
         "brokertwin_live_damaged_lines_total": _one(live.counts.get("damaged", 0)),
     }
     if live.batch < 0:
-        return found
-    return found | {
+        return values
+    return values | {
         "brokertwin_batch": _one(live.batch),
         "brokertwin_batch_events": _one(live.batch_rows),
         "brokertwin_batch_seconds": _one(live.batch_seconds),

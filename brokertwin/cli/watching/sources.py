@@ -224,8 +224,8 @@ class JobSource(StatusBase):
     def no_snapshot(self) -> None:
         self._snapshots = _counted(self._snapshots, "failed")
 
-    def check(self, batch: int, found: "Sequence[BatchCheck]") -> None:
-        findings = sum(len(each.checked.findings) for each in found)
+    def check(self, batch: int, results: "Sequence[BatchCheck]") -> None:
+        findings = sum(len(each.checked.findings) for each in results)
         counted = _counted(self._checks, "unmet" if findings else "met")
         self._checks = msgspec.structs.replace(counted, batch=batch, findings=findings)
 

@@ -10,20 +10,20 @@ from brokertwin.recordings.history.findings import ClientThrottled, DeprecatedVe
 
 def throttled(history: EntityHistory) -> Iterator[AuditFinding]:
     """Clients that brokers told to wait for their quotas."""
-    for found in grouped(history.found(CLIENTS, ClientThrottled)):
-        each = found[-1]
+    for findings in grouped(history.found(CLIENTS, ClientThrottled)):
+        each = findings[-1]
         said = (
             f"{counted(each.count, 'response')} to {', '.join(each.apis)} told it to wait, up to"
             f" {each.longest_ms} ms, {each.total_ms} ms in all."
         )
-        yield AuditFinding.of(found, said, often=each.count)
+        yield AuditFinding.of(findings, said, often=each.count)
 
 
 def deprecated(history: EntityHistory) -> Iterator[AuditFinding]:
-    for found in grouped(history.found(CLIENTS, DeprecatedVersion)):
-        versions = ", ".join(f"{each.api} v{each.version} ({each.count})" for each in found)
-        said = f"Uses {counted(len(found), 'API version')} that Kafka 4 refuses: {versions}."
-        yield AuditFinding.of(found, said, often=sum(each.count for each in found))
+    for findings in grouped(history.found(CLIENTS, DeprecatedVersion)):
+        versions = ", ".join(f"{each.api} v{each.version} ({each.count})" for each in findings)
+        said = f"Uses {counted(len(findings), 'API version')} that Kafka 4 refuses: {versions}."
+        yield AuditFinding.of(findings, said, often=sum(each.count for each in findings))
 
 
 FINDERS = (throttled, deprecated)

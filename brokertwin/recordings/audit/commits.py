@@ -19,23 +19,23 @@ from brokertwin.recordings.sentences import said as said_of
 
 
 def back(history: EntityHistory) -> Iterator[AuditFinding]:
-    for found in grouped(
+    for findings in grouped(
         history.found(GROUPS, OffsetWentBack), lambda each: (each.subject, each.line.name)
     ):
-        count, first = times(len(found)), said_of(found[0])
-        said = f"{causers_of(found)} committed {count} less than before; first: {first}"
-        yield AuditFinding.of(found, sentence(said))
+        count, first = times(len(findings)), said_of(findings[0])
+        said = f"{causers_of(findings)} committed {count} less than before; first: {first}"
+        yield AuditFinding.of(findings, sentence(said))
 
 
 def stale(history: EntityHistory) -> Iterator[AuditFinding]:
     """Commits with an old generation, epoch or member, by group and error."""
     refused = history.found(GROUPS, CommitRefused)
-    for found in grouped(refused, lambda each: (each.subject, each.code)):
-        said = f"{counted(len(found), 'commit')} of {clients_of(found)} refused"
-        error = error_name(found[0].code)
-        why = cause(found[0])
+    for findings in grouped(refused, lambda each: (each.subject, each.code)):
+        said = f"{counted(len(findings), 'commit')} of {clients_of(findings)} refused"
+        error = error_name(findings[0].code)
+        why = cause(findings[0])
         said += f": {error}. What was not committed is read again."
-        yield AuditFinding.of(found, f"{said} {why}".rstrip())
+        yield AuditFinding.of(findings, f"{said} {why}".rstrip())
 
 
 FINDERS = (back, stale)

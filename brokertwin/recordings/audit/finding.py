@@ -32,15 +32,15 @@ class Evidence(NamedTuple):
     by: tuple[str, ...] = ()
 
     @classmethod
-    def shown_by(cls, found: Finding) -> "list[Evidence]":
+    def shown_by(cls, finding: Finding) -> "list[Evidence]":
         """The evidence of a machine's finding: its exchange, or all responses of a rebalance."""
-        lines = found.lines if isinstance(found, Rebalance) else (found.line,)
-        said, by = sentences.said(found), tuple(dict.fromkeys(found.by))
-        return [cls(each.place, each.time, _client(found, each), said, by) for each in lines]
+        lines = finding.lines if isinstance(finding, Rebalance) else (finding.line,)
+        said, by = sentences.said(finding), tuple(dict.fromkeys(finding.by))
+        return [cls(each.place, each.time, _client(finding, each), said, by) for each in lines]
 
 
-def _client(found: Finding, line: RecordedRequest) -> str:
-    return line.name if found.client is None else found.client
+def _client(finding: Finding, line: RecordedRequest) -> str:
+    return line.name if finding.client is None else finding.client
 
 
 class AuditFinding(NamedTuple):
@@ -72,27 +72,27 @@ class AuditFinding(NamedTuple):
 
     @classmethod
     def of(
-        cls, found: Sequence[Finding], what: str, subject: str = "", often: int | None = None
+        cls, findings: Sequence[Finding], what: str, subject: str = "", often: int | None = None
     ) -> "AuditFinding":
         """Sum up machines' findings of one kind.
 
         Args:
-            found: at least one.
+            findings: at least one.
             what: a sentence.
             subject: if it is not that of the machines.
             often: number of occurrences, if it is not the number of findings.
         """
-        first = found[0]
+        first = findings[0]
         return cls(
             first.kind,
-            max(each.severity for each in found),
+            max(each.severity for each in findings),
             subject or first.subject.name,
             what,
             sentences.advice(first),
-            [shown for each in found for shown in Evidence.shown_by(each)],
+            [shown for each in findings for shown in Evidence.shown_by(each)],
             first.error,
             often,
-            max((each.certainty for each in found), key=list(Certainty).index),
+            max((each.certainty for each in findings), key=list(Certainty).index),
         )
 
     @property
@@ -144,24 +144,24 @@ class AuditFinding(NamedTuple):
 
 
 def grouped(
-    found: Iterable[F],
+    findings: Iterable[F],
     by: Callable[[F], Hashable] = lambda each: each.subject,
 ) -> Collection[list[F]]:
     """Machines' findings by subject, or by another key."""
     groups: dict[Hashable, list[F]] = defaultdict(list)
-    for each in found:
+    for each in findings:
         groups[by(each)].append(each)
     return groups.values()
 
 
-def clients_of(found: Iterable[Finding]) -> str:
+def clients_of(findings: Iterable[Finding]) -> str:
     """List the clients of machines' findings: `clients a and b`."""
-    return names_of(each.affected for each in found)
+    return names_of(each.affected for each in findings)
 
 
-def causers_of(found: Iterable[Finding]) -> str:
+def causers_of(findings: Iterable[Finding]) -> str:
     """List the clients that caused machines' findings; empty if none is known."""
-    names = [name for each in found for name in each.by]
+    names = [name for each in findings for name in each.by]
     return names_of(names) if names else ""
 
 

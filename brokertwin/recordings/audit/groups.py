@@ -33,18 +33,18 @@ CAUSES_SHOWN = 4
 
 def storms(history: EntityHistory) -> Iterator[AuditFinding]:
     """How often each group rebalanced, and why; a warning if it is often within a minute."""
-    for found in grouped(history.found(GROUPS, Rebalance)):
-        most = max(each.within for each in found)
-        causes = [cause for each in found for cause in each.causes]
+    for findings in grouped(history.found(GROUPS, Rebalance)):
+        most = max(each.within for each in findings)
+        causes = [cause for each in findings for cause in each.causes]
         counts = Counter(map(_who_did, causes))
         ranked = [
             f"{client} {what} {times(count)}{_reasons(causes, client, what)}"
             for (client, what), count in counts.most_common(CAUSES_SHOWN)
         ]
-        noun = "epoch" if all(each.is_epoch for each in found) else "generation"
+        noun = "epoch" if all(each.is_epoch for each in findings) else "generation"
         why = f"because of them: {', '.join(ranked)}" if ranked else "their causes are unknown"
-        what = f"{counted(len(found), noun)}, up to {most} within a minute; {why}."
-        yield AuditFinding.of(found, what, often=len(found))
+        what = f"{counted(len(findings), noun)}, up to {most} within a minute; {why}."
+        yield AuditFinding.of(findings, what, often=len(findings))
 
 
 def _who_did(cause: Cause) -> tuple[str, str]:
@@ -60,44 +60,46 @@ def _reasons(causes: Sequence[Cause], client: str, what: str) -> str:
 
 def dropped(history: EntityHistory) -> Iterator[AuditFinding]:
     """Members that were in a generation, did not leave, and are not in the next one."""
-    for found in grouped(history.found(GROUPS, MemberNotInNext)):
+    for findings in grouped(history.found(GROUPS, MemberNotInNext)):
         said = (
-            f"{clients_of(found)}: {times(len(found))} a member had not left"
+            f"{clients_of(findings)}: {times(len(findings))} a member had not left"
             " and was not in the next generation"
         )
-        yield AuditFinding.of(found, sentence(said))
+        yield AuditFinding.of(findings, sentence(said))
 
 
 def refused(history: EntityHistory) -> Iterator[AuditFinding]:
     refusals = history.found(GROUPS, MemberRefused, InstanceFenced)
-    for found in grouped(refusals, lambda each: (each.subject, each.code)):
-        by = causers_of(found)
+    for findings in grouped(refusals, lambda each: (each.subject, each.code)):
+        by = causers_of(findings)
         who = f"; its group.instance.id went to {by}" if by else ""
-        said = f"{clients_of(found)} got {error_name(found[0].code)} {times(len(found))}{who}"
-        why = cause(next((each for each in found if each.causes), found[0]))
-        yield AuditFinding.of(found, f"{sentence(said)} {why}".rstrip())
+        said = (
+            f"{clients_of(findings)} got {error_name(findings[0].code)} {times(len(findings))}{who}"
+        )
+        why = cause(next((each for each in findings if each.causes), findings[0]))
+        yield AuditFinding.of(findings, f"{sentence(said)} {why}".rstrip())
 
 
 def exceeded(history: EntityHistory) -> Iterator[AuditFinding]:
     """Members that left because they did not poll for max.poll.interval.ms, by group."""
-    for found in grouped(history.found(GROUPS, MaxPollExceeded)):
-        said = f"{clients_of(found)} exceeded max.poll.interval.ms {times(len(found))}"
-        yield AuditFinding.of(found, sentence(f"{said} and left the group"))
+    for findings in grouped(history.found(GROUPS, MaxPollExceeded)):
+        said = f"{clients_of(findings)} exceeded max.poll.interval.ms {times(len(findings))}"
+        yield AuditFinding.of(findings, sentence(f"{said} and left the group"))
 
 
 def came_back(history: EntityHistory) -> Iterator[AuditFinding]:
     returned = history.found(GROUPS, MemberCameBack)
-    for found in grouped(returned, lambda each: (each.subject, each.line.name)):
-        client, often = found[0].line.name, counted(len(found), "time")
-        said = f"client {client} left and came back {often}; first: {said_of(found[0])}"
-        yield AuditFinding.of(found, sentence(said))
+    for findings in grouped(returned, lambda each: (each.subject, each.line.name)):
+        client, often = findings[0].line.name, counted(len(findings), "time")
+        said = f"client {client} left and came back {often}; first: {said_of(findings[0])}"
+        yield AuditFinding.of(findings, sentence(said))
 
 
 def waiting(history: EntityHistory) -> Iterator[AuditFinding]:
     """Joins that waited for a member id that was handed out and never used, by group."""
-    for found in grouped(history.found(GROUPS, JoinWaited)):
-        said = f"{counted(len(found), 'join')} of {clients_of(found)} {said_of(found[0])}"
-        yield AuditFinding.of(found, sentence(said))
+    for findings in grouped(history.found(GROUPS, JoinWaited)):
+        said = f"{counted(len(findings), 'join')} of {clients_of(findings)} {said_of(findings[0])}"
+        yield AuditFinding.of(findings, sentence(said))
 
 
 FINDERS = (storms, dropped, refused, exceeded, came_back, waiting)

@@ -47,17 +47,17 @@ def gone(history: EntityHistory) -> Iterator[AuditFinding]:
         )
 
 
-def _parts(found: Sequence[Finding]) -> Iterator[str]:
+def _parts(findings: Sequence[Finding]) -> Iterator[str]:
     """What followed, in words."""
-    led = {each.partition for each in found if isinstance(each, LeaderChanged)}
-    left = {each.partition for each in found if isinstance(each, IsrShrank)}
-    back = {each.partition for each in found if isinstance(each, IsrGrew)}
+    led = {each.partition for each in findings if isinstance(each, LeaderChanged)}
+    left = {each.partition for each in findings if isinstance(each, IsrShrank)}
+    back = {each.partition for each in findings if isinstance(each, IsrGrew)}
     if led:
         yield f"{counted(len(led), 'partition')} changed leader"
     if left:
         came = f", {len(back)} again have it in sync" if back else ""
         yield f"it left the in-sync set of {counted(len(left), 'partition')}{came}"
-    few = [each for each in found if isinstance(each, UnderMinIsr)]
+    few = [each for each in findings if isinstance(each, UnderMinIsr)]
     if few:
         at = Counter(each.partition.place for each in few).most_common(PLACES_SHOWN)
         names = ", ".join(place for place, _ in at)
@@ -67,32 +67,32 @@ def _parts(found: Sequence[Finding]) -> Iterator[str]:
             f"{'was' if len(few) == 1 else 'were'} refused"
         )
     refused: dict[int, list[Refused]] = defaultdict(list)
-    for each in found:
+    for each in findings:
         if isinstance(each, Refused):
             refused[each.code].append(each)
     for code, own in sorted(refused.items(), key=lambda each: -len(each[1])):
         clients = [each.line.name for each in own if not each.line.is_own]
         to = names_of(clients) if clients else "brokers"
         yield f"{counted(len(own), 'response')} with {error_name(code)} to {to}"
-    lost = [each for each in found if isinstance(each, SessionLost | ShareSessionLost)]
+    lost = [each for each in findings if isinstance(each, SessionLost | ShareSessionLost)]
     clients = [each.line.name for each in lost if not each.line.is_own]
     if clients:
         yield f"{counted(len(clients), 'session')} of {names_of(clients)} ended"
 
 
-def _evidence(found: Finding) -> Iterator[Evidence]:
+def _evidence(finding: Finding) -> Iterator[Evidence]:
     """The evidence with its partition; requests among brokers have no client."""
     where = ""
-    if isinstance(found, IsrShrank | IsrGrew | LeaderChanged):
-        where = f"{found.partition.place}: "
-    for each in Evidence.shown_by(found):
-        client = "" if found.line.is_own else each.client
+    if isinstance(finding, IsrShrank | IsrGrew | LeaderChanged):
+        where = f"{finding.partition.place}: "
+    for each in Evidence.shown_by(finding):
+        client = "" if finding.line.is_own else each.client
         yield each._replace(said=where + each.said, client=client)
 
 
-def _documents(found: Sequence[Finding]) -> list[dict[str, object]]:
+def _documents(findings: Sequence[Finding]) -> list[dict[str, object]]:
     groups: dict[tuple[str, str, int], list[Finding]] = defaultdict(list)
-    for each in found:
+    for each in findings:
         groups[each.kind, each.subject.name, each.error].append(each)
     return [
         {

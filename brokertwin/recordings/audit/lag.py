@@ -12,24 +12,24 @@ from brokertwin.recordings.sentences import held
 
 def grown(history: EntityHistory) -> Iterator[AuditFinding]:
     """Groups whose lag in a partition grew."""
-    for found in grouped(history.found(LAGS, LagGrew)):
-        worst = max(found, key=lambda each: each.least - each.former)
+    for findings in grouped(history.found(LAGS, LagGrew)):
+        worst = max(findings, key=lambda each: each.least - each.former)
         low, high = worst.former, worst.least
         said = f"The lag grew by {high - low} records, from {low} to {high}."
-        yield AuditFinding.of(found, said)
+        yield AuditFinding.of(findings, said)
 
 
 def beyond_end(history: EntityHistory) -> Iterator[AuditFinding]:
-    for found in grouped(history.found(LAGS, CommitBeyondEnd)):
-        most, names = max(each.beyond for each in found), names_of(e.affected for e in found)
+    for findings in grouped(history.found(LAGS, CommitBeyondEnd)):
+        most, names = max(each.beyond for each in findings), names_of(e.affected for e in findings)
         said = f"{names} committed up to {most} records beyond the log end."
-        yield AuditFinding.of(found, f"{said[0].upper()}{said[1:]}")
+        yield AuditFinding.of(findings, f"{said[0].upper()}{said[1:]}")
 
 
 def held_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Open transactions that hold back the last stable offset of a partition."""
-    for found in grouped(history.found(LAGS, LsoHeldBack)):
-        yield AuditFinding.of(found, " ".join(sentence(held(each)) for each in found))
+    for findings in grouped(history.found(LAGS, LsoHeldBack)):
+        yield AuditFinding.of(findings, " ".join(sentence(held(each)) for each in findings))
 
 
 FINDERS = (grown, beyond_end, held_back)

@@ -139,13 +139,13 @@ class PassedFindings(FoldedFindings):
 
     def __init__(
         self,
-        found: Mapping[str, Sequence[f.Finding]],
+        findings: Mapping[str, Sequence[f.Finding]],
         signs: Mapping[int, BrokerSigns],
         time: float,
         span: tuple[float, float],
         exchanges: int,
     ) -> None:
-        self._found, self._signs, self._time = found, signs, time
+        self._found, self._signs, self._time = findings, signs, time
         self.span, self.exchanges = span, exchanges
 
     @classmethod
@@ -169,10 +169,10 @@ class PassedFindings(FoldedFindings):
         """The findings of these classes in order, those of incidents too."""
         if not KEPT.issuperset(classes):
             raise AssertionError(f"not kept: {classes}")
-        found = self._found[kind.name]
+        findings = self._found[kind.name]
         if kind is REPLICATION:
-            found = sorted(found, key=f.moment_of)
-        yield from (each for each in found if isinstance(each, classes))
+            findings = sorted(findings, key=f.moment_of)
+        yield from (each for each in findings if isinstance(each, classes))
 
 
 class Passed(NamedTuple):

@@ -39,12 +39,12 @@ FIGHT = 3
 
 def fenced(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producers whose epoch was too old, and the clients with newer epochs."""
-    for found in grouped(history.found(producers.PRODUCERS, ProducerFenced)):
-        epochs = {each.epoch for each in found} - {-1}
+    for findings in grouped(history.found(producers.PRODUCERS, ProducerFenced)):
+        epochs = {each.epoch for each in findings} - {-1}
         in_epochs = f" in {counted(len(epochs), 'epoch')}" if epochs else ""
-        finding = AuditFinding.of(found, "")
+        finding = AuditFinding.of(findings, "")
         names = _fenced_clients(finding.evidence)
-        said = f"{names} fenced {times(len(found))}{in_epochs}; {_cause(found)}"
+        said = f"{names} fenced {times(len(findings))}{in_epochs}; {_cause(findings)}"
         yield finding._replace(
             severity=Severity.ERROR if len(epochs) >= FIGHT else Severity.WARNING,
             what=sentence(said),
@@ -58,70 +58,74 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
     return f"{names_of(names)} {'were' if names[1:] else 'was'}" if names else "a client was"
 
 
-def _cause(found: Sequence[ProducerFenced]) -> str:
-    by = causers_of(found)
+def _cause(findings: Sequence[ProducerFenced]) -> str:
+    by = causers_of(findings)
     causes = [f"newer epochs went to {by}"] if by else []
-    shown = [why for each in found for why in each.causes if isinstance(why, TransactionAborted)]
+    shown = [why for each in findings for why in each.causes if isinstance(why, TransactionAborted)]
     causes += list(dict.fromkeys(map(aborted, shown)))
     if causes:
         return "; ".join(causes)
-    if found[0].producer.id == "?":
+    if findings[0].producer.id == "?":
         return (
             "the requests have no batch headers, so their producers are not known: --batches adds"
             " the headers"
         )
-    first = found[0]
+    first = findings[0]
     text = because(first.causes[0], first.line) if first.causes else cause(first)
     return f"{text[0].lower()}{text[1:-1]}" if text.startswith("The ") else text[:-1]
 
 
 def replaced(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producers whose transactional id got another producer id, or was forgotten (49)."""
-    for found in grouped(history.found(producers.PRODUCERS, ProducerReplaced)):
-        why = cause(found[0])
-        said = f"{clients_of(found)} was refused {times(len(found))}: {why[0].lower()}{why[1:-1]}"
-        yield AuditFinding.of(found, sentence(said))
+    for findings in grouped(history.found(producers.PRODUCERS, ProducerReplaced)):
+        why = cause(findings[0])
+        refused = f"{clients_of(findings)} was refused {times(len(findings))}"
+        said = f"{refused}: {why[0].lower()}{why[1:-1]}"
+        yield AuditFinding.of(findings, sentence(said))
 
 
 def timed_out(history: EntityHistory) -> Iterator[AuditFinding]:
     """Transactions that the coordinator aborted, because they were open for too long."""
-    for found in grouped(history.found(producers.PRODUCERS, TransactionTimedOut)):
-        count = sum(each.counts for each in found)
-        names = [each.affected for each in found if each.affected]
+    for findings in grouped(history.found(producers.PRODUCERS, TransactionTimedOut)):
+        count = sum(each.counts for each in findings)
+        names = [each.affected for each in findings if each.affected]
         owners = names_of(names) if names else "the producer"
-        said = f"{counted(count, 'transaction')} of {owners} timed out; first: {said_of(found[0])}"
-        yield AuditFinding.of(found, sentence(said), often=count)
+        said = (
+            f"{counted(count, 'transaction')} of {owners} timed out; first: {said_of(findings[0])}"
+        )
+        yield AuditFinding.of(findings, sentence(said), often=count)
 
 
 def late(history: EntityHistory) -> set[str]:
     """The places of requests that `timed_out` reports."""
-    found = history.found(producers.PRODUCERS, TransactionTimedOut)
-    return {each.line.place for each in found if each.line.api != MARKERS}
+    findings = history.found(producers.PRODUCERS, TransactionTimedOut)
+    return {each.line.place for each in findings if each.line.api != MARKERS}
 
 
 def owners(history: EntityHistory) -> dict[str, str]:
     """The clients for which brokers sent requests, by the places of these."""
-    found = history.found(producers.PRODUCERS, SentForClient)
-    return {each.line.place: each.affected for each in found}
+    findings = history.found(producers.PRODUCERS, SentForClient)
+    return {each.line.place: each.affected for each in findings}
 
 
 def sequences(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were refused for their sequence, by producer and partition."""
     refused = history.found(batches.PRODUCERS, SequenceGap, DuplicateRefused)
-    for found in grouped(refused, lambda each: (each.error, each.subject)):
-        is_gap = found[0].error == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for findings in grouped(refused, lambda each: (each.error, each.subject)):
+        is_gap = findings[0].error == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         why = "out of order" if is_gap else "older than the last five"
-        said = f"{counted(len(found), 'batch', 'batches')} of {clients_of(found)} refused as {why}"
-        shown = said_of(found[0])
+        batches_ = counted(len(findings), "batch", "batches")
+        said = f"{batches_} of {clients_of(findings)} refused as {why}"
+        shown = said_of(findings[0])
         first = f"; first: {shown}" if shown else ""
-        yield AuditFinding.of(found, f"{said}{first}.")
+        yield AuditFinding.of(findings, f"{said}{first}.")
 
 
 def written(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were acknowledged again: at one offset, which is a repeat, or at two."""
-    for found in grouped(history.found(batches.PRODUCERS, BatchRepeated)):
-        many = counted(len(found), "batch", "batches")
-        yield AuditFinding.of(found, sentence(f"{clients_of(found)} sent {many} again"))
+    for findings in grouped(history.found(batches.PRODUCERS, BatchRepeated)):
+        many = counted(len(findings), "batch", "batches")
+        yield AuditFinding.of(findings, sentence(f"{clients_of(findings)} sent {many} again"))
     for twice in grouped(history.found(batches.PRODUCERS, WrittenTwice)):
         said = f"The same batch was acknowledged at several offsets: {said_of(twice[0])}."
         yield AuditFinding.of(twice, said)
@@ -129,22 +133,22 @@ def written(history: EntityHistory) -> Iterator[AuditFinding]:
 
 def skipped(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were accepted although their sequence does not follow the one before."""
-    for found in grouped(history.found(batches.PRODUCERS, SequenceSkipped)):
-        said = f"The broker took a batch that does not follow: {said_of(found[0])}."
-        yield AuditFinding.of(found, said)
+    for findings in grouped(history.found(batches.PRODUCERS, SequenceSkipped)):
+        said = f"The broker took a batch that does not follow: {said_of(findings[0])}."
+        yield AuditFinding.of(findings, said)
 
 
 def reused(history: EntityHistory) -> Iterator[AuditFinding]:
     """Offsets that were acknowledged for two batches, in topics that requests name by id."""
-    for found in grouped(history.found(batches.PARTITIONS, OffsetReused)):
-        said = f"Two batches were acknowledged at one offset: {said_of(found[0])}."
-        yield AuditFinding.of(found, said)
+    for findings in grouped(history.found(batches.PARTITIONS, OffsetReused)):
+        said = f"Two batches were acknowledged at one offset: {said_of(findings[0])}."
+        yield AuditFinding.of(findings, said)
 
 
 def went_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producer ids that got a lower epoch than before."""
-    for found in grouped(history.found(producers.PRODUCERS, EpochWentBack)):
-        yield AuditFinding.of(found, sentence(said_of(found[0])))
+    for findings in grouped(history.found(producers.PRODUCERS, EpochWentBack)):
+        yield AuditFinding.of(findings, sentence(said_of(findings[0])))
 
 
 FINDERS = (fenced, replaced, timed_out, sequences, written, skipped, reused, went_back)

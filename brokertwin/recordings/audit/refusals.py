@@ -24,12 +24,12 @@ from brokertwin.recordings.sentences import rule_of_code
 def too_few(history: EntityHistory) -> Iterator[AuditFinding]:
     """Produces that were refused because too few replicas were in sync, by partition."""
     refused = history.found(PARTITIONS, UnderMinIsr)
-    for found in grouped(refused, lambda each: (each.subject, each.code)):
-        is_written = found[0].code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    for findings in grouped(refused, lambda each: (each.subject, each.code)):
+        is_written = findings[0].code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         became = "written, and not acknowledged" if is_written else "not written"
-        said = f"{counted(len(found), 'Produce', 'Produces')} of {clients_of(found)} {became}"
+        said = f"{counted(len(findings), 'Produce', 'Produces')} of {clients_of(findings)} {became}"
         yield AuditFinding.of(
-            found, f"{said}: fewer replicas were in sync than min.insync.replicas."
+            findings, f"{said}: fewer replicas were in sync than min.insync.replicas."
         )
 
 

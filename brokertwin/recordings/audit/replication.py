@@ -49,9 +49,9 @@ def early(history: EntityHistory) -> Iterator[AuditFinding]:
 
 def _grouped(history: EntityHistory, kind: type[Finding]) -> Iterator[AuditFinding]:
     """Findings of a kind by partition, in the order of their moments."""
-    for found in grouped(sorted(history.found(REPLICATION, kind), key=moment_of)):
-        evidence = [Evidence(e.line.place, moment_of(e), "", said(e)) for e in found]
-        yield AuditFinding.of(found, "")._replace(evidence=evidence)
+    for findings in grouped(sorted(history.found(REPLICATION, kind), key=moment_of)):
+        evidence = [Evidence(e.line.place, moment_of(e), "", said(e)) for e in findings]
+        yield AuditFinding.of(findings, "")._replace(evidence=evidence)
 
 
 FINDERS = (shrunk, led, differing, early)

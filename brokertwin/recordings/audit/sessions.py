@@ -25,48 +25,48 @@ def lost(history: EntityHistory) -> Iterator[AuditFinding]:
     """Sessions that the broker does not know (70), or with the wrong epoch (71), by client."""
     refused = history.found(sessions.CACHES, SessionLost, SessionOutOfTurn)
     of_clients = (each for each in refused if not each.line.is_own)
-    for found in grouped(of_clients, lambda each: (each.kind, each.subject)):
+    for findings in grouped(of_clients, lambda each: (each.kind, each.subject)):
         evicted = sum(
             isinstance(why, SessionEvicted) and bool(why.openers)
-            for each in found
+            for each in findings
             for why in each.causes
         )
-        is_lost = isinstance(found[0], SessionLost)
-        name, of_sessions = found[0].subject.name, counted(len(found), "fetch session")
+        is_lost = isinstance(findings[0], SessionLost)
+        name, of_sessions = findings[0].subject.name, counted(len(findings), "fetch session")
         said = f"the broker did not know {of_sessions} of client {name} (closed or evicted)"
         if not is_lost:
-            said = f"client {name} sent a wrong session epoch {times(len(found))}"
+            said = f"client {name} sent a wrong session epoch {times(len(findings))}"
         elif evicted:
             said += f", {evicted} of which had been in use"
-        by = [name for each in found for name in each.by]
+        by = [name for each in findings for name in each.by]
         said += f"; in between {names_of(by)} opened {counted(len(by), 'session')}" if by else ""
-        yield AuditFinding.of(found, sentence(said))
+        yield AuditFinding.of(findings, sentence(said))
 
 
 def churn(history: EntityHistory) -> Iterator[AuditFinding]:
     opened: dict[str, list[SessionOpened]] = defaultdict(list)
     for each in history.found(sessions.CACHES, SessionOpened):
         opened[each.line.name].append(each)
-    for found in grouped(history.found(CLIENTS, SessionChurn)):
-        client = found[0].line.name
-        most = max(each.most for each in found)
+    for findings in grouped(history.found(CLIENTS, SessionChurn)):
+        client = findings[0].line.name
+        most = max(each.most for each in findings)
         in_all = opened[client]
         connections = len({each.line.connection for each in in_all})
         said = f"Client {client} opened {most} fetch sessions within a minute"
         if in_all:
             said += f", {len(in_all)} in all, over {counted(connections, 'connection')}"
-        yield AuditFinding.of(found, f"{said}.", often=most)
+        yield AuditFinding.of(findings, f"{said}.", often=most)
 
 
 def without_room(history: EntityHistory) -> Iterator[AuditFinding]:
-    for found in grouped(history.found(sessions.CACHES, SessionDenied)):
-        client, count = found[0].line.name, times(len(found))
+    for findings in grouped(history.found(sessions.CACHES, SessionDenied)):
+        client, count = findings[0].line.name, times(len(findings))
         said = f"The cache was full: session requests of client {client} were refused {count}."
-        holders = Counter(found[-1].holders).most_common(HOLDERS_SHOWN)
+        holders = Counter(findings[-1].holders).most_common(HOLDERS_SHOWN)
         if holders:
             held = ", ".join(f"{name} ({number})" for name, number in holders)
             said += f" In the two minutes before, sessions were used by {held}."
-        yield AuditFinding.of(found, said)
+        yield AuditFinding.of(findings, said)
 
 
 FINDERS = (lost, churn, without_room)

@@ -29,65 +29,65 @@ from brokertwin.recordings.sentences import said as said_of
 
 def redelivered(history: EntityHistory) -> Iterator[AuditFinding]:
     """Records that were delivered more than once, by group: a warning if a lock expired."""
-    for found in grouped(history.found(SHARE_GROUPS, RecordsDeliveredAgain)):
-        kept = [each for each in found if _was(each, is_released=False)]
-        back = [each for each in found if _was(each, is_released=True)]
-        records = _records(found)
-        most = max(each.count for each in found)
+    for findings in grouped(history.found(SHARE_GROUPS, RecordsDeliveredAgain)):
+        kept = [each for each in findings if _was(each, is_released=False)]
+        back = [each for each in findings if _was(each, is_released=True)]
+        records = _records(findings)
+        most = max(each.count for each in findings)
         said = [f"{counted(records, 'redelivery', 'redeliveries')}, of one record up to {most - 1}"]
         said += [f"{_records(back)} because {causers_of(back)} gave records back"] if back else []
         said += [f"{_records(kept)} because {causers_of(kept)} kept them too long"] if kept else []
-        yield AuditFinding.of(found, sentence("; ".join(said)), often=records)
+        yield AuditFinding.of(findings, sentence("; ".join(said)), often=records)
 
 
-def _was(found: RecordsDeliveredAgain, is_released: bool) -> bool:
+def _was(finding: RecordsDeliveredAgain, is_released: bool) -> bool:
     """Return whether the records were given back before, or kept too long."""
-    before = [each for each in found.causes if isinstance(each, DeliveredBefore)]
+    before = [each for each in finding.causes if isinstance(each, DeliveredBefore)]
     return any((each.released is not None) == is_released for each in before)
 
 
-def _records(found: Sequence[RecordsFinding]) -> int:
-    return sum(each.records for each in found)
+def _records(findings: Sequence[RecordsFinding]) -> int:
+    return sum(each.records for each in findings)
 
 
 def archived(history: EntityHistory) -> Iterator[AuditFinding]:
     """Records that were delivered as often as the limit allows, by group and partition."""
     given_up = history.found(SHARE_GROUPS, RecordsArchived)
-    for found in grouped(given_up, lambda each: (each.subject, each.partition)):
-        records, count = _records(found), max(each.count for each in found)
-        by = causers_of(found)
-        said = f"{counted(records, 'record')} of {found[0].partition.place} archived after"
+    for findings in grouped(given_up, lambda each: (each.subject, each.partition)):
+        records, count = _records(findings), max(each.count for each in findings)
+        by = causers_of(findings)
+        said = f"{counted(records, 'record')} of {findings[0].partition.place} archived after"
         said += f" {count} deliveries, and not read any more"
         said += f"; the last ones went to {by}" if by else ""
-        yield AuditFinding.of(found, f"{said}. First: {said_of(found[0])}.", often=records)
+        yield AuditFinding.of(findings, f"{said}. First: {said_of(findings[0])}.", often=records)
 
 
 def rejected(history: EntityHistory) -> Iterator[AuditFinding]:
     rejections = history.found(SHARE_GROUPS, RecordsRejected)
-    for found in grouped(rejections, lambda each: (each.subject, each.line.name)):
-        records, client = _records(found), found[0].line.name
+    for findings in grouped(rejections, lambda each: (each.subject, each.line.name)):
+        records, client = _records(findings), findings[0].line.name
         said = f"Client {client} rejected {counted(records, 'record')}: no member gets them again."
-        subject = f"{found[0].subject.name}, client {client}"
-        yield AuditFinding.of(found, said, subject, often=records)
+        subject = f"{findings[0].subject.name}, client {client}"
+        yield AuditFinding.of(findings, said, subject, often=records)
 
 
 def not_held(history: EntityHistory) -> Iterator[AuditFinding]:
     """Acknowledgements of records that the member does not hold (121), by group."""
-    for found in grouped(history.found(SHARE_GROUPS, AcknowledgeRefused)):
-        by = causers_of(found)
+    for findings in grouped(history.found(SHARE_GROUPS, AcknowledgeRefused)):
+        by = causers_of(findings)
         since = f"; they were given to {by} since" if by else ""
-        said = f"{counted(len(found), 'acknowledgement')} of {clients_of(found)} refused"
-        yield AuditFinding.of(found, f"{said}: the member did not hold the records{since}.")
+        said = f"{counted(len(findings), 'acknowledgement')} of {clients_of(findings)} refused"
+        yield AuditFinding.of(findings, f"{said}: the member did not hold the records{since}.")
 
 
 def sessions(history: EntityHistory) -> Iterator[AuditFinding]:
     """Share sessions that were unknown, out of turn, or had no room, by client."""
     lost = history.found(SHARE_GROUPS, ShareSessionLost, ShareSessionDenied)
-    for found in grouped(lost, lambda each: (each.line.name, each.error)):
-        subject = f"client {found[0].line.name}"
-        error, why = error_name(found[0].error), advice(found[0]).why
-        said = f"{error} was returned {times(len(found))} to {subject}. {why}"
-        yield AuditFinding.of(found, said, subject)
+    for findings in grouped(lost, lambda each: (each.line.name, each.error)):
+        subject = f"client {findings[0].line.name}"
+        error, why = error_name(findings[0].error), advice(findings[0]).why
+        said = f"{error} was returned {times(len(findings))} to {subject}. {why}"
+        yield AuditFinding.of(findings, said, subject)
 
 
 FINDERS = (redelivered, archived, rejected, not_held, sessions)

@@ -251,8 +251,8 @@ class Spool:
         if self._completion is None or exchange.line.api != "PRODUCE":
             return exchange
         request, response = raw(exchange.request), raw(exchange.response)
-        found = self._completion.complete(request, response, exchange.line.time)
-        return msgspec.structs.replace(exchange, request=msgspec.json.decode(found))
+        batches = self._completion.complete(request, response, exchange.line.time)
+        return msgspec.structs.replace(exchange, request=msgspec.json.decode(batches))
 
 
 def _exchange(spooled: _Spooled, is_internal: bool) -> RecordedExchange:

@@ -195,34 +195,34 @@ class GroupTimeline:
 
     def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line = exchange.line
-        found = [
+        findings = [
             each for each in self._found.get(line.place, ()) if each.subject == GroupId(self.key)
         ]
         codes = [] if line.api in ENDING_APIS else bodies.errors(exchange.response)
         refused = [
-            TimelineError(code, self._because(code, exchange, found))
+            TimelineError(code, self._because(code, exchange, findings))
             for code in dict.fromkeys(codes)
         ]
-        notes = [self._note(each, line.end) for each in found if isinstance(each, NOTES)]
+        notes = [self._note(each, line.end) for each in findings if isinstance(each, NOTES)]
         if not exchange.has_response:
             notes.append(NO_RESPONSE)
         if line.api in QUIET and not refused and not notes:
             return None
         return TimelineEntry.at(line, _said(exchange, self._known), notes, refused)
 
-    def _note(self, found: Finding, end: int) -> str:
+    def _note(self, finding: Finding, end: int) -> str:
         """An ordinary event in words; the coordinator's reason for a rebalance is better."""
-        if isinstance(found, StreamsStatus):
-            return f"status {TopologyStatus(found.code_of_status).name}: {found.detail}"
-        if isinstance(found, GenerationBegan):
-            reason = self._logged_reason(found.number - 1, end)
+        if isinstance(finding, StreamsStatus):
+            return f"status {TopologyStatus(finding.code_of_status).name}: {finding.detail}"
+        if isinstance(finding, GenerationBegan):
+            reason = self._logged_reason(finding.number - 1, end)
             if reason:
-                return f"generation {found.number} begins: {reason}"
-        return sentences.cause(found) or sentences.said(found)
+                return f"generation {finding.number} begins: {reason}"
+        return sentences.cause(finding) or sentences.said(finding)
 
-    def _because(self, code: int, exchange: RecordedExchange, found: Sequence[Finding]) -> str:
+    def _because(self, code: int, exchange: RecordedExchange, findings: Sequence[Finding]) -> str:
         """The cause of an error: from server.log if it has one, otherwise from the exchanges."""
-        own = [each for each in found if each.error == code]
+        own = [each for each in findings if each.error == code]
         cause = " ".join(filter(None, map(sentences.cause, own)))
         member = exchange.request.get("memberId") or ""
         if code == Error.REBALANCE_IN_PROGRESS:
@@ -238,12 +238,12 @@ class GroupTimeline:
 
     def _logged_reason(self, generation: int, end: int) -> str:
         """The coordinator's reason for the rebalance that ends a generation, and its line."""
-        found = [
+        reasons = [
             f"{each.rebalance[1]} ({each.place})"
             for each in self._logged
             if each.rebalance and each.rebalance[0] == generation and each.time <= end
         ]
-        return found[-1] if found else ""
+        return reasons[-1] if reasons else ""
 
 
 def _by_place(offset: CommittedOffset) -> tuple[str, int]:
@@ -268,18 +268,18 @@ def _line(logged: Logged) -> TimelineEntry:
 def _said(exchange: RecordedExchange, known: KnownFacts) -> str:
     body = exchange.request
     member = body.get("memberId") or ""
-    found = [f"member {member}"] if member else []
+    parts = [f"member {member}"] if member else []
     epoch = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))
     if epoch >= 0:
-        found.append(f"generation {epoch}")
+        parts.append(f"generation {epoch}")
     if exchange.line.api in COMMIT_APIS:
-        found += [
+        parts += [
             f"{known.topic(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
             for topic in body.get("topics") or ()
             for each in topic["partitions"]
         ]
     if body.get("reason"):
-        found.append(f"reason: {body['reason']}")
-    if not found and exchange.line.api == "JOIN_GROUP":
+        parts.append(f"reason: {body['reason']}")
+    if not parts and exchange.line.api == "JOIN_GROUP":
         return "without a member id"
-    return ", ".join(found)
+    return ", ".join(parts)

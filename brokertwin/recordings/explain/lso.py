@@ -23,11 +23,11 @@ class LsoTimeline:
     """
 
     def __init__(self, recording: ObservedRecording, key: str) -> None:
-        found = recording.observed(LAGS)
+        lags = recording.observed(LAGS)
         topic, _, number = key.rpartition("-")
-        partition = found.entities.get(EntityKey("lag", f"{number} {topic}"))
+        partition = lags.entities.get(EntityKey("lag", f"{number} {topic}"))
         if not isinstance(partition, PartitionLag):
-            ids = sorted(each.id.partition(" ")[::2] for each in found.entities)
+            ids = sorted(each.id.partition(" ")[::2] for each in lags.entities)
             raise absent("partition", key, [f"{name}-{n}" for n, name in ids])
         self.key = key
         self.stable = partition.stable

@@ -343,9 +343,9 @@ class PartitionTimeline:
             shown = self._latest(self._in_sync, seen.made)
             return self._too_few(seen, shown)
         if code in OF_PRODUCERS:
-            found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
+            findings, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
-            return cause_of(refused[0], found) if refused else ""
+            return cause_of(refused[0], findings) if refused else ""
         return ""
 
     def _because_out_of_range(self, seen: RecordedExchange, request: Any) -> str:
@@ -479,13 +479,13 @@ News = dict[str, list[tuple[WatermarkSample | None, WatermarkSample]]]
 
 def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], object]) -> News:
     """The samples that differ from the one before, in their order."""
-    found: News = defaultdict(list)
+    news: News = defaultdict(list)
     former: WatermarkSample | None = None
     for sample in samples:
         if former is None or what(former) != what(sample):
-            found[sample.place].append((former, sample))
+            news[sample.place].append((former, sample))
         former = sample
-    return dict(found)
+    return dict(news)
 
 
 def _by_place(found: Any) -> dict[str, list[Any]]:

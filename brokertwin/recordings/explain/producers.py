@@ -53,12 +53,14 @@ class ProducerTimeline:
             recording = recording.of(self._exchanges)
         self._recording = recording
         self._known = self._recording.known
-        found = self._recording.observed(producers.PRODUCERS).entities
+        entities = self._recording.observed(producers.PRODUCERS).entities
         name = self._known.producers.get(int(key)) if key.isdecimal() else None
-        keys = [each for each in found if each.id in (key, name)]
+        keys = [each for each in entities if each.id in (key, name)]
         if not keys or key == str(NO_PRODUCER):
-            raise absent("producer", key, sorted({each.id for each in found} - {str(NO_PRODUCER)}))
-        entity = found[keys[0]]
+            raise absent(
+                "producer", key, sorted({each.id for each in entities} - {str(NO_PRODUCER)})
+            )
+        entity = entities[keys[0]]
         assert isinstance(entity, ObservedProducer)
         self.entity = entity
         self.ids = {number for number, of in self._known.producers.items() if of == entity.name}
@@ -106,15 +108,17 @@ class ProducerTimeline:
         return lines
 
     def _own_findings(self, exchange: RecordedExchange) -> list[Finding]:
-        found = self._found.get(exchange.line.place, ())
-        return [each for each in found if self._is_own(each)]
+        findings = self._found.get(exchange.line.place, ())
+        return [each for each in findings if self._is_own(each)]
 
-    def _is_own(self, found: Finding) -> bool:
-        if isinstance(found, BatchFinding):
-            return found.partition is None or int(found.producer) in self.ids
-        return not isinstance(found, EpochGiven) or found.producer_id in self.ids
+    def _is_own(self, finding: Finding) -> bool:
+        if isinstance(finding, BatchFinding):
+            return finding.partition is None or int(finding.producer) in self.ids
+        return not isinstance(finding, EpochGiven) or finding.producer_id in self.ids
 
-    def _entry(self, exchange: RecordedExchange, found: Sequence[Finding]) -> TimelineEntry | None:
+    def _entry(
+        self, exchange: RecordedExchange, findings: Sequence[Finding]
+    ) -> TimelineEntry | None:
         line, body, response = exchange.line, exchange.request, exchange.response
         holders = bodies.holders_of(line.api, body, response)
         mine = [each for each in holders if self.entity.is_own(each, self._known)]
@@ -122,19 +126,19 @@ class ProducerTimeline:
             return None
         if line.api == MARKERS:
             aborts = [
-                said(e) for e in found if isinstance(e, CoordinatorAborted | TransactionTimedOut)
+                said(e) for e in findings if isinstance(e, CoordinatorAborted | TransactionTimedOut)
             ]
             return TimelineEntry.at(line, "; ".join(sorted(aborts)), [], []) if aborts else None
-        notes = [cause(e) or said(e) for e in found if isinstance(e, NOTES)]
+        notes = [cause(e) or said(e) for e in findings if isinstance(e, NOTES)]
         sent = [e for e in bodies.sent(body, response) if e.producer_id in self.ids]
         own = [each._replace(topic=self._known.named(each.topic)) for each in sent]
         if line.api == "PRODUCE" and own:
             text = "; ".join(map(said_of_batch, own))
-            refused = [TimelineError(e.error, cause_of(e, found)) for e in own if e.error]
+            refused = [TimelineError(e.error, cause_of(e, findings)) for e in own if e.error]
         else:
             is_produce = line.api == "PRODUCE"
             text = self._written(response) if is_produce else _said(exchange, mine[0])
-            causes = {each.error: cause(each) for each in found if each.error and cause(each)}
+            causes = {each.error: cause(each) for each in findings if each.error and cause(each)}
             codes = dict.fromkeys(bodies.errors(response))
             refused = [TimelineError(code, causes.get(code, "")) for code in codes]
         if not exchange.has_response:
@@ -152,10 +156,10 @@ class ProducerTimeline:
         return f"{', '.join(places)}, without batch headers" if places else "no response"
 
 
-def cause_of(batch: SentBatch, found: Iterable[Finding]) -> str:
+def cause_of(batch: SentBatch, findings: Iterable[Finding]) -> str:
     """The cause of a refusal: from the batches of the partition, or from the epochs."""
     place = batch.topic, batch.partition
-    same = [each for each in found if each.error == batch.error]
+    same = [each for each in findings if each.error == batch.error]
     in_place = [
         each
         for each in same

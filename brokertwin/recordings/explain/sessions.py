@@ -75,17 +75,17 @@ class SessionTimeline:
 
     def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line, body = exchange.line, exchange.request
-        found = [
+        findings = [
             each
             for each in self._found.get(line.place, ())
             if isinstance(each, NOTES | REFUSALS) and each.session == self.id
         ]
-        notes = [sentences.said(each) for each in found if isinstance(each, NOTES)]
+        notes = [sentences.said(each) for each in findings if isinstance(each, NOTES)]
         if opened_by(exchange) == self.id:
             return TimelineEntry.at(line, f"{size_of(body)} partitions", notes[-1:], [])
         if session_of(body)[0] != self.id:
             return None
-        causes = {each.error: sentences.cause(each) for each in found}
+        causes = {each.error: sentences.cause(each) for each in findings}
         part = exchange.response.get("responses")
         codes = [exchange.code] if exchange.code else dict.fromkeys(bodies.errors(part))
         refused = [TimelineError(code, causes.get(code, "")) for code in codes]

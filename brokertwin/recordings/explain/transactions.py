@@ -53,13 +53,15 @@ class TransactionTimeline(ProducerTimeline):
 
     @property
     def ended(self) -> list[TransactionEnded]:
-        found = self._recording.found(producers.PRODUCERS, TransactionEnded)
-        own = [e for e in found if e.producer.id == self.entity.name and e.began is not None]
+        findings = self._recording.found(producers.PRODUCERS, TransactionEnded)
+        own = [e for e in findings if e.producer.id == self.entity.name and e.began is not None]
         return sorted(own, key=lambda each: each.number)
 
-    def _entry(self, exchange: RecordedExchange, found: Sequence[Finding]) -> TimelineEntry | None:
-        entry = super()._entry(exchange, found)
+    def _entry(
+        self, exchange: RecordedExchange, findings: Sequence[Finding]
+    ) -> TimelineEntry | None:
+        entry = super()._entry(exchange, findings)
         if entry is None:
             return None
-        notes = [sentences.said(each) for each in found if isinstance(each, NOTES)]
+        notes = [sentences.said(each) for each in findings if isinstance(each, NOTES)]
         return entry._replace(notes=[*notes, *entry.notes])

@@ -185,12 +185,12 @@ class Completion:
     ) -> Batch | None:
         """Return the header of a partition's batch, and count the result."""
         place = BatchPartition(topic.name or topic.topic_id, partition.index)
-        found = self._find(place, partition.records_size_in_bytes, results.get(place), time)
-        if isinstance(found, Missing):
-            self.missing[found] += 1
+        batch = self._find(place, partition.records_size_in_bytes, results.get(place), time)
+        if isinstance(batch, Missing):
+            self.missing[batch] += 1
             return None
         self.completed += 1
-        return found
+        return batch
 
     def _find(
         self, place: BatchPartition, size: int | None, result: _ResultPartition | None, time: int

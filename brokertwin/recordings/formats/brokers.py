@@ -97,30 +97,30 @@ class Brokers:
 
     def _find(self, document: Document, label: str, local: _Local) -> int | None:
         self.note(document)
-        found = self._by_address(label, local)
+        broker = self._by_address(label, local)
         if self._ahead is None:
             self._ahead = islice(self._again(), DOCUMENTS_LOOKED_AT_MAX)
-        while found is None and (ahead := next(self._ahead, None)) is not None:
+        while broker is None and (ahead := next(self._ahead, None)) is not None:
             if self.note(ahead):
-                found = self._by_address(label, local)
-        if found is not None:
-            return found
+                broker = self._by_address(label, local)
+        if broker is not None:
+            return broker
         several = self.is_of_several()
         if not several:
             others = {self._by_address("", each) for each in self._locals()} - {None}
-            found = others.pop() if len(others) == 1 else None
-        found = _first(
-            found,
+            broker = others.pop() if len(others) == 1 else None
+        broker = _first(
+            broker,
             number_in(label, IN_NAME),
             None if document.source == self._name else by_name(Path(document.source)),
             None if several else by_name(self._path),
             number_in(label, AT_END),
         )
-        if found is None and several and listener_of(document) in self._controllers:
+        if broker is None and several and listener_of(document) in self._controllers:
             return None
-        if found is None:
+        if broker is None:
             raise _unknown(self._name, several)
-        return found
+        return broker
 
     def _by_address(self, label: str, local: _Local) -> int | None:
         """The broker with the local address of a connection, or its name.
@@ -193,8 +193,8 @@ def by_name(path: Path) -> int | None:
 
 
 def number_in(name: str, *forms: re.Pattern[str]) -> int | None:
-    found = next(filter(None, (form.search(name) for form in forms)), None)
-    return int(found[1]) if found is not None else None
+    match = next(filter(None, (form.search(name) for form in forms)), None)
+    return int(match[1]) if match is not None else None
 
 
 def _first(*numbers: int | None) -> int | None:

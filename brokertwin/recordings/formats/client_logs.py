@@ -178,15 +178,15 @@ class Exchanges:
         """
         if not MARKS.search(text):
             return None
-        found = _read(text.decode("utf-8", "replace"), line.text)
-        if found is None:
+        content = _read(text.decode("utf-8", "replace"), line.text)
+        if content is None:
             return None
-        if isinstance(found, _Failure):
-            return self._fail(line, place, found, time)
-        if isinstance(found, _Named):
-            self._name(found)
+        if isinstance(content, _Failure):
+            return self._fail(line, place, content, time)
+        if isinstance(content, _Named):
+            self._name(content)
             return iter(())
-        return self._pair(line, place, found, time, unit_ms)
+        return self._pair(line, place, content, time, unit_ms)
 
     def rest(self) -> Iterator[Document]:
         """Yield the documents left at the end of the log."""
@@ -194,117 +194,121 @@ class Exchanges:
         for documents in self._pending.values():
             yield from documents
 
-    def _fail(self, line: SourceLine, place: str, found: _Failure, time: int) -> Iterator[Document]:
+    def _fail(
+        self, line: SourceLine, place: str, failure: _Failure, time: int
+    ) -> Iterator[Document]:
         """Set the error of a response that has none; errors of the client itself are ignored."""
-        code = code_of(found.error)
-        if code is None and not found.error.startswith("Broker: "):
+        code = code_of(failure.error)
+        if code is None and not failure.error.startswith("Broker: "):
             return
-        if found.place:
-            connection = f"{found.client or UNNAMED}/{found.place}"
-            candidates = [self._done.get((connection, key)) for key in found.keys]
+        if failure.place:
+            connection = f"{failure.client or UNNAMED}/{failure.place}"
+            candidates = [self._done.get((connection, key)) for key in failure.keys]
         else:
             candidates = [
                 done
-                for key in found.keys
+                for key in failure.keys
                 for client, done in self._last_done[key].items()
-                if found.client in ("", client)
+                if failure.client in ("", client)
             ]
         of_client = [each for each in candidates if each is not None]
         done = max(of_client, key=_end, default=None)
         if done is not None and done.response in (raw({}), NO_RESPONSE):
-            done.response = raw(_response_of(found.error, code))
-        elif len(found.keys) == 1 and not self._has_sent(found.client, found.keys[0]):
-            yield from self._fail_alone(line, place, found, time, code)
+            done.response = raw(_response_of(failure.error, code))
+        elif len(failure.keys) == 1 and not self._has_sent(failure.client, failure.keys[0]):
+            yield from self._fail_alone(line, place, failure, time, code)
 
     def _has_sent(self, client: str, key: int) -> bool:
         """Whether the log has requests of a client, or of any if it is ""."""
         return any(key == sent and client in ("", by) for by, sent in self._seen)
 
     def _fail_alone(
-        self, line: SourceLine, place: str, found: _Failure, time: int, code: Error | None
+        self, line: SourceLine, place: str, failure: _Failure, time: int, code: Error | None
     ) -> Iterator[Document]:
         """Add the response of a request that the log leaves out; its lines are one refusal."""
-        (key,) = found.keys
-        client = found.client or UNNAMED
+        (key,) = failure.keys
+        client = failure.client or UNNAMED
         former = self._done.get((client, key))
-        refused = code or found.error, found.number
+        refused = code or failure.error, failure.number
         said, at = self._alone.get((client, key), (None, 0))
         if said == refused and time - at < AGAIN_MS:
             return
         self._alone[client, key] = refused, time
-        broker = _number_at_end(found.place)
-        number, version = found.number, UNKNOWN_VERSION
-        sent = _Message(client, found.place, broker, key, version, number, True, {})
+        broker = _number_at_end(failure.place)
+        number, version = failure.number, UNKNOWN_VERSION
+        sent = _Message(client, failure.place, broker, key, version, number, True, {})
         self._count += 1
         document = self._document(line, place, sent, client, broker, time)
-        document.response = raw(_response_of(found.error, code))
+        document.response = raw(_response_of(failure.error, code))
         document.rest["responseTime"] = raw(UNKNOWN_LATENCY)
         self._done[client, key] = document
         if former is not None:
             yield former
 
-    def _name(self, found: _Named) -> None:
+    def _name(self, named: _Named) -> None:
         """Set the client of the request that was just sent, and of those on its connection."""
         for (connection, key), documents in self._pending.items():
-            is_unnamed = connection.startswith(f"{UNNAMED}/") and f"/{found.place}<" in connection
-            if key == found.key and is_unnamed and documents:
+            is_unnamed = connection.startswith(f"{UNNAMED}/") and f"/{named.place}<" in connection
+            if key == named.key and is_unnamed and documents:
                 document = documents[-1]
-                if document.header.correlation_id == found.number:
-                    self._clients[connection] = found.client
-                    document.header.client_id = found.client
+                if document.header.correlation_id == named.number:
+                    self._clients[connection] = named.client
+                    document.header.client_id = named.client
 
     def _pair(
-        self, line: SourceLine, place: str, found: _Message, time: int, unit_ms: int
+        self, line: SourceLine, place: str, message: _Message, time: int, unit_ms: int
     ) -> Iterator[Document]:
-        key = found.connection, found.key
+        key = message.connection, message.key
         self._count += 1
-        self._seen.add((found.client, found.key))
-        client = self._clients.get(found.connection, found.client)
-        broker = found.broker
+        self._seen.add((message.client, message.key))
+        client = self._clients.get(message.connection, message.client)
+        broker = message.broker
         if broker == UNKNOWN_BROKER:
-            broker = self._brokers.get(found.place.partition("<")[0], UNKNOWN_BROKER)
+            broker = self._brokers.get(message.place.partition("<")[0], UNKNOWN_BROKER)
         pending = self._pending[key]
-        if not found.is_response:
-            pending.append(self._document(line, place, found, client, broker, time))
+        if not message.is_response:
+            pending.append(self._document(line, place, message, client, broker, time))
             if len(pending) > PENDING_MAX:
                 yield pending.popleft()
             return
-        document = self._sent(pending, found.number)
+        document = self._sent(pending, message.number)
         done = self._done.get(key)
         if document is None:
-            if done is not None and found.number == done.header.correlation_id:
+            if done is not None and message.number == done.header.correlation_id:
                 return  # KafkaJS logs an error twice
-            began = time - round(found.latency_ms or 0)
-            document = self._document(line, place, found, client, broker, began)
-            document.request = raw(found.request or {})
-            latency = UNKNOWN_LATENCY if found.latency_ms is None else found.latency_ms
-        elif found.latency_ms is None:
+            began = time - round(message.latency_ms or 0)
+            document = self._document(line, place, message, client, broker, began)
+            document.request = raw(message.request or {})
+            latency = UNKNOWN_LATENCY if message.latency_ms is None else message.latency_ms
+        elif message.latency_ms is None:
             latency = max(0.0, float(time - document.time))
             if unit_ms > 1 and latency < 2 * unit_ms:
                 latency = UNKNOWN_LATENCY
         else:
-            latency = found.latency_ms
+            latency = message.latency_ms
         document.rest["responseTime"] = raw(latency)
-        document.request, document.response = renamed(found.key, document.request, raw(found.body))
-        self._done[key] = self._last_done[found.key][client] = document
-        if found.key == METADATA.key:
-            self._learn(found.body)
+        document.request, document.response = renamed(
+            message.key, document.request, raw(message.body)
+        )
+        self._done[key] = self._last_done[message.key][client] = document
+        if message.key == METADATA.key:
+            self._learn(message.body)
         if done is not None:
             yield done
 
     def _document(
-        self, line: SourceLine, place: str, found: _Message, client: str, broker: int, time: int
+        self, line: SourceLine, place: str, message: _Message, client: str, broker: int, time: int
     ) -> Document:
-        number = found.number if found.number is not None else self._count
+        number = message.number if message.number is not None else self._count
         return Document(
             place=place,
             source=line.file,
             time=time,
             broker=broker,
             is_from_log=True,
-            connection=f"{self._process}/{found.connection}".removeprefix("/"),
-            header=RequestHeader(found.key, found.version, number, _RD_NUMBER.sub("", client)),
-            request=raw(found.body),
+            connection=f"{self._process}/{message.connection}".removeprefix("/"),
+            header=RequestHeader(message.key, message.version, number, _RD_NUMBER.sub("", client)),
+            request=raw(message.body),
             response=NO_RESPONSE,
             fields={"isText": msgspec.Raw(b"true")},
         )
@@ -333,9 +337,9 @@ def _end(document: Document) -> float:
 def _read(text: str, line: bytes) -> Found:
     """Read a line; `line` is the whole one, with the JSON around a text."""
     for read in _READERS:
-        found = read(text, line)
-        if found is not None:
-            return found
+        content = read(text, line)
+        if content is not None:
+            return content
     return None
 
 
@@ -415,25 +419,25 @@ def _librdkafka(text: str, line: bytes) -> Found:
             body={},
             latency_ms=float(sent["ms"]) if sent["ms"] else None,
         )
-    found = _RD_LINE.search(text.replace('\\"', '"'))
-    if found is None:
+    match = _RD_LINE.search(text.replace('\\"', '"'))
+    if match is None:
         return None
     for form, apis in _RD_FAILURES:
-        failed = form.match(found["said"])
+        failed = form.match(match["said"])
         if failed is None:
             continue
         part = failed.groupdict()
         keys = _keys_of(apis, part)
-        error = _RD_ERROR.search(found["said"], failed.end())
+        error = _RD_ERROR.search(match["said"], failed.end())
         said = part.get("name") or (error[0] if error is not None else "")
-        return _Failure(client, found["place"] or "", keys, said)
+        return _Failure(client, match["place"] or "", keys, said)
     return None
 
 
 def _rd_client(text: str, line: bytes) -> str:
     """The client's name before a message, or in the JSON around it."""
-    found = _RD_CLIENT.search(text) or _RD_CLIENT.search(line.decode("utf-8", "replace"))
-    return found[0] if found is not None else ""
+    match = _RD_CLIENT.search(text) or _RD_CLIENT.search(line.decode("utf-8", "replace"))
+    return match[0] if match is not None else ""
 
 
 # Java
@@ -448,20 +452,20 @@ _JAVA = later(
 
 
 def _java(text: str, _: bytes) -> Found:
-    found = _JAVA.search(text)
-    key = API_KEYS.get(found["api"]) if found is not None else None
-    if found is None or key is None:
+    match = _JAVA.search(text)
+    key = API_KEYS.get(match["api"]) if match is not None else None
+    if match is None or key is None:
         return None
-    node = int(found["from"] or found["to"] or UNKNOWN_BROKER)
+    node = int(match["from"] or match["to"] or UNKNOWN_BROKER)
     return _Message(
-        client=found["client"],
+        client=match["client"],
         place=f"node {node}",
         broker=_broker_of(node),
         key=key,
-        version=int(found["version"]),
-        number=int(found["number"]),
-        is_response=found["what"] == "Received",
-        body=_body(key, found["body"]),
+        version=int(match["version"]),
+        number=int(match["number"]),
+        is_response=match["what"] == "Received",
+        body=_body(key, match["body"]),
     )
 
 
@@ -477,22 +481,22 @@ _OLD_JAVA = later(
 
 
 def _old_java(text: str, _: bytes) -> Found:
-    found = _OLD_JAVA.search(text) if "with correlation id " in text else None
-    key = API_KEYS.get(found["sent"] or found["received"]) if found is not None else None
-    if found is None or key is None:
+    match = _OLD_JAVA.search(text) if "with correlation id " in text else None
+    key = API_KEYS.get(match["sent"] or match["received"]) if match is not None else None
+    if match is None or key is None:
         return None
-    node = int(found["from"] or found["to"])
-    body = _body(key, found["request"] or found["response"])
+    node = int(match["from"] or match["to"])
+    body = _body(key, match["request"] or match["response"])
     for names in _BEFORE_MESSAGES.get(key, ()):
         body = rename(body, names)
     return _Message(
-        client=found["client"] or UNNAMED,
+        client=match["client"] or UNNAMED,
         place=f"node {node}",
         broker=_broker_of(node),
         key=key,
-        version=int(found["version"] or UNKNOWN_VERSION),
-        number=int(found["number"] or found["answered"]),
-        is_response=found["received"] is not None,
+        version=int(match["version"] or UNKNOWN_VERSION),
+        number=int(match["number"] or match["answered"]),
+        is_response=match["received"] is not None,
         body=body,
     )
 
@@ -536,52 +540,52 @@ def _kafka_python(text: str, _: bytes) -> Found:
     named = _PYTHON_SENT.search(text)
     if named is not None:
         return _sent_by(named)
-    found = _PYTHON.search(text)
-    key = _key_of(found["api"]) if found is not None else None
-    if found is None or key is None:
+    match = _PYTHON.search(text)
+    key = _key_of(match["api"]) if match is not None else None
+    if match is None or key is None:
         return None
-    client = _PYTHON_CLIENT.search(found["about"])
-    node = _PYTHON_NODE.search(found["about"])
-    version = found["version"] or _first(_PYTHON_VERSION.match(text, found.end()))
+    client = _PYTHON_CLIENT.search(match["about"])
+    node = _PYTHON_NODE.search(match["about"])
+    version = match["version"] or _first(_PYTHON_VERSION.match(text, match.end()))
     return _Message(
         client=client[1] if client is not None else UNNAMED,
         place=f"{node[1]}{node[2]}" if node is not None else "",
         broker=_number_at_end(f"/{node[1].rpartition('-')[2]}") if node else UNKNOWN_BROKER,
         key=key,
         version=int(version) if version else UNKNOWN_VERSION,
-        number=int(found["number"]),
-        is_response=found["what"] == "Response",
-        body=_python_body(key, text[found.end() :]),
-        latency_ms=float(found["ms"]) if found["ms"] else None,
+        number=int(match["number"]),
+        is_response=match["what"] == "Response",
+        body=_python_body(key, text[match.end() :]),
+        latency_ms=float(match["ms"]) if match["ms"] else None,
     )
 
 
-def _sent_by(found: re.Match[str]) -> _Named | None:
+def _sent_by(match: re.Match[str]) -> _Named | None:
     """The client of the frame that kafka-python 3 sends for the request of the line before."""
     try:
-        frame = ast.literal_eval(found[3])
+        frame = ast.literal_eval(match[3])
     except (ValueError, SyntaxError):
         return None
     size = int.from_bytes(frame[12:_HEADER_BYTES])
     client = frame[_HEADER_BYTES : _HEADER_BYTES + size].decode("utf-8", "replace")
     key, number = int.from_bytes(frame[4:6]), int.from_bytes(frame[8:12])
-    return _Named(f"{found[1]}[{found[2]}", key, number, client) if len(client) == size else None
+    return _Named(f"{match[1]}[{match[2]}", key, number, client) if len(client) == size else None
 
 
 def _aiokafka(text: str, _: bytes) -> Found:
-    found = _AIOKAFKA.search(text)
-    key = _key_of(found["api"]) if found is not None else None
-    if found is None or key is None:
+    match = _AIOKAFKA.search(text)
+    key = _key_of(match["api"]) if match is not None else None
+    if match is None or key is None:
         return None
     return _Message(
         client=UNNAMED,
-        place=found["place"],
+        place=match["place"],
         broker=UNKNOWN_BROKER,
         key=key,
-        version=int(found["version"]),
-        number=int(found["number"]),
-        is_response=found["what"].startswith("Response"),
-        body=_python_body(key, text[found.end() :]),
+        version=int(match["version"]),
+        number=int(match["number"]),
+        is_response=match["what"].startswith("Response"),
+        body=_python_body(key, text[match.end() :]),
     )
 
 
@@ -640,13 +644,13 @@ class _Entry(msgspec.Struct, rename="camel"):
 
 
 def _kafkajs(text: str, _: bytes) -> Found:
-    found = _KAFKAJS.search(text)
-    if found is None:
+    match = _KAFKAJS.search(text)
+    if match is None:
         return None
-    entry = _entry(text, 0, found.start()) or _entry(text, found.end(), len(text))
+    entry = _entry(text, 0, match.start()) or _entry(text, match.end(), len(text))
     if entry is None:
         return None
-    key = int(found["key"])
+    key = int(match["key"])
     body = entry.data if isinstance(entry.data, dict) and not may_hold_credentials(key) else {}
     if entry.error:
         body = _response_of(entry.error, code_of(entry.error))
@@ -655,9 +659,9 @@ def _kafkajs(text: str, _: bytes) -> Found:
         place=entry.broker,
         broker=UNKNOWN_BROKER,
         key=key,
-        version=int(found["version"]),
+        version=int(match["version"]),
         number=entry.correlation_id,
-        is_response=found["what"] == "Response",
+        is_response=match["what"] == "Response",
         body=body,
     )
 
@@ -712,9 +716,9 @@ _FRANZ_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
 
 
 def _franz_go(text: str, _: bytes) -> Found:
-    found = _FRANZ.search(text)
-    if found is not None:
-        key, broker = _key_of(found["api"]), _FRANZ_BROKER.search(text)
+    match = _FRANZ.search(text)
+    if match is not None:
+        key, broker = _key_of(match["api"]), _FRANZ_BROKER.search(text)
         if key is None or broker is None or _FRANZ_ERROR.search(text):
             return None
         return _Message(
@@ -722,15 +726,15 @@ def _franz_go(text: str, _: bytes) -> Found:
             place=broker[1],
             broker=_number_at_end(f"/{broker[1]}"),
             key=key,
-            version=int(found["version"]),
+            version=int(match["version"]),
             number=None,
-            is_response=found["what"] == "read",
+            is_response=match["what"] == "read",
             body={},
         )
     for form, apis in _FRANZ_FAILURES:
-        found = form.search(text)
-        if found is not None:
-            part = found.groupdict()
+        match = form.search(text)
+        if match is not None:
+            part = match.groupdict()
             name = part.get("name") or _first(_FRANZ_NAME.search(text))
             return _Failure("", "", _keys_of(apis, part), name)
     return None
@@ -779,17 +783,17 @@ _SARAMA_NAMES = {
 
 def _sarama(text: str, _: bytes) -> Found:
     for form, api, is_response in _SARAMA:
-        found = form.search(text)
-        if found is None:
+        match = form.search(text)
+        if match is None:
             continue
-        part = found.groupdict()
-        error = _SARAMA_ERROR.search(text, found.start())
+        part = match.groupdict()
+        error = _SARAMA_ERROR.search(text, match.start())
         body: dict[str, Any] = {}
-        if is_response and text.startswith("not available", found.end()):
+        if is_response and text.startswith("not available", match.end()):
             body = _response_of("COORDINATOR_NOT_AVAILABLE", Error.COORDINATOR_NOT_AVAILABLE)
         elif is_response and error is not None:
             body = _response_of(error[0], code_of(error[0]))
-        elif (got := _SARAMA_PRODUCER.search(text, found.start())) is not None:
+        elif (got := _SARAMA_PRODUCER.search(text, match.start())) is not None:
             body = {"errorCode": 0, "producerId": int(got[1]), "producerEpoch": int(got[2])}
         request = {_SARAMA_NAMES[api]: part["name"]} if part.get("name") else {}
         place = part.get("place") or ""
@@ -808,10 +812,10 @@ def _sarama(text: str, _: bytes) -> Found:
 
 
 def _refusal(text: str, _: bytes) -> Found:
-    found = client_refusals.refusal_in(text)
+    refusal = client_refusals.refusal_in(text)
     return (
-        _Failure(found.client, "", (API_KEYS[found.api],), found.said, found.number)
-        if found is not None
+        _Failure(refusal.client, "", (API_KEYS[refusal.api],), refusal.said, refusal.number)
+        if refusal is not None
         else None
     )
 
@@ -854,12 +858,12 @@ _BY_PLAIN_NAME = {name.replace("_", ""): key for name, key in API_KEYS.items()} 
 
 
 def _number_at_end(place: str) -> int:
-    found = _NUMBER_AT_END.search(place)
-    return int(found[1]) if found is not None else UNKNOWN_BROKER
+    match = _NUMBER_AT_END.search(place)
+    return int(match[1]) if match is not None else UNKNOWN_BROKER
 
 
-def _first(found: re.Match[str] | None) -> str:
-    return str(found[1]) if found is not None else ""
+def _first(match: re.Match[str] | None) -> str:
+    return str(match[1]) if match is not None else ""
 
 
 def _key_of(api: str) -> int | None:

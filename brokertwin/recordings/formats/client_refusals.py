@@ -153,15 +153,15 @@ def refusal_in(text: str) -> Refusal | None:
         return None
     client = _CLIENT.search(text)
     for form, api, said in _OTHERS if client is None else _JAVA:
-        found = form.match(text, client.end()) if client is not None else form.search(text)
-        if found is None:
+        match = form.match(text, client.end()) if client is not None else form.search(text)
+        if match is None:
             continue
-        part = found.groupdict()
+        part = match.groupdict()
         if part.get("title") and not _is_titled(_name(part["said"]), part["title"]):
             continue
         if not api:
             api = f"{_HEARTBEATS[part['heartbeat']]}_GROUP_HEARTBEAT"
-        of = _CORRELATION.search(found[0])
+        of = _CORRELATION.search(match[0])
         number = int(of[1]) if of is not None else None
         by = client[1] if client is not None else ""
         return Refusal(by, api, said or _name(part["said"]), number)

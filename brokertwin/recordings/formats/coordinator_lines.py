@@ -61,14 +61,14 @@ class Logged(NamedTuple):
     @property
     def rebalance(self) -> tuple[int, str] | None:
         """The generation that a rebalance ends, and the reason."""
-        found = _PREPARING.search(self.text)
-        return (int(found[1]), found[2].rstrip(".")) if found else None
+        match = _PREPARING.search(self.text)
+        return (int(match[1]), match[2].rstrip(".")) if match else None
 
     @property
     def generation(self) -> int:
         """The new generation or group epoch; -1 if there is none."""
-        found = _REACHED.search(self.text)
-        return int(found[1]) if found else -1
+        match = _REACHED.search(self.text)
+        return int(match[1]) if match else -1
 
     @property
     def reason_in_general(self) -> str:
@@ -88,8 +88,8 @@ class Logged(NamedTuple):
 
 def logged(place: str, text: bytes, time: int) -> Logged | None:
     """Return the line if it is of a coordinator and names a group."""
-    found = FORM.search(text)
-    if found is None:
+    match = FORM.search(text)
+    if match is None:
         return None
-    made = Logged(place, time, int(found[1]), found[2].decode("utf-8", "replace"))
+    made = Logged(place, time, int(match[1]), match[2].decode("utf-8", "replace"))
     return made if made.groups else None

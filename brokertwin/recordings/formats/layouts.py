@@ -160,8 +160,8 @@ def unframed(text: bytes) -> Frame:
 
 def heading_of(text: bytes) -> str | None:
     """Return the file in `==> FILE <==` of `tail`."""
-    found = _HEADING.match(text)
-    return found[1].decode("utf-8", "replace") if found else None
+    match = _HEADING.match(text)
+    return match[1].decode("utf-8", "replace") if match else None
 
 
 class Elements:
@@ -217,12 +217,12 @@ class Scan:
                 self._is_inside = text[at : at + 1] != b'"'
                 at += 1
                 continue
-            found = _OUTSIDE.search(text, at)
-            if found is None:
+            match = _OUTSIDE.search(text, at)
+            if match is None:
                 return None
-            at = found.end()
-            self._is_inside = found[0] == b'"'
-            self._depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(found[0], 0)
+            at = match.end()
+            self._is_inside = match[0] == b'"'
+            self._depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(match[0], 0)
             if self._depth <= 0 and not self._is_inside:
                 return at
         return None
@@ -324,8 +324,8 @@ def inner(
             yield from inner(fields, is_opened, around)
             return
         scalars = [part for part in value[:4] if isinstance(part, str | int | float)]
-        found = tuple(filter(None, map(stamp_of, scalars)))
-        around = around._replace(stamps=(*found, *around.stamps), path=(*path, "[]"))
+        times = tuple(filter(None, map(stamp_of, scalars)))
+        around = around._replace(stamps=(*times, *around.stamps), path=(*path, "[]"))
         for number, part in enumerate(value):
             inside = around._replace(place=(*around.place, number))
             yield from inner(part, is_opened, inside)
@@ -345,11 +345,11 @@ def _times(value: dict[str, Any]) -> list[Stamp]:
     """The times in an object's fields, the entry's before those of agents."""
     named = [name for name in value if _TIME_KEY.search(name)]
     named.sort(key=lambda name: _OTHER_TIME_KEY.search(name) is not None)
-    found = [stamp_of(value[name]) for name in named]
+    times = [stamp_of(value[name]) for name in named]
     parts = {name: value[name] for name in named if _PART_KEY.search(name)}
     if len(parts) > 1:  # "timestampSeconds" and "timestampNanos"
-        found.insert(0, stamp_of(parts))
-    return [stamp for stamp in found if stamp is not None]
+        times.insert(0, stamp_of(parts))
+    return [stamp for stamp in times if stamp is not None]
 
 
 def _fields(value: list[Any]) -> dict[str, Any] | None:

@@ -162,18 +162,18 @@ class LogFile:
 
     def _date_order(self) -> DateOrder:
         name, warn = self._name, self._reading.warn
-        found = order_of_dates(line.text for line in lines_of(self._path, name))
-        if not found.is_shown:
+        order = order_of_dates(line.text for line in lines_of(self._path, name))
+        if not order.is_shown:
             warn(
-                f"{name}: dates such as {found.example} are read with the {found.order}."
+                f"{name}: dates such as {order.example} are read with the {order.order}."
                 " Nothing in the file shows the order."
             )
-        elif found.is_in_future:
+        elif order.is_in_future:
             warn(
-                f"{name}: dates such as {found.example} are read with the {found.order}, although"
+                f"{name}: dates such as {order.example} are read with the {order.order}, although"
                 " they are in the future then. In no other order they are in the past."
             )
-        return found.order
+        return order.order
 
 
 def read_lines(

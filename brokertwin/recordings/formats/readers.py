@@ -355,8 +355,8 @@ class FormatReader:
 
     def _exchanged(self, around: Around, part: Part) -> Made:
         """Handle an entry of Kroxylicious' protocol log."""
-        found = kroxylicious.SESSION.search(part.tail)
-        session = found[1].decode("utf-8", "replace") if found else around.session
+        match = kroxylicious.SESSION.search(part.tail)
+        session = match[1].decode("utf-8", "replace") if match else around.session
         time = self._time(around, part)
         entry = kroxylicious.Wrapped(
             around.line, time, session, part.json, self._clock.unit_ms, around.label
@@ -504,10 +504,10 @@ class FormatReader:
         left = UnpairedDocuments(
             around.line, kind.name if kind is not None else OTHER, is_dead=False
         )
-        found = coordinator_lines.FORM.search(part.json)
-        if found is None:
+        match = coordinator_lines.FORM.search(part.json)
+        if match is None:
             return left
-        start = part.json[: found.start()]
+        start = part.json[: match.start()]
         time = self._time(around, part._replace(head=part.head + start, tail=b""))
         event = (
             coordinator_lines.logged(around.line.place, part.json, time)

@@ -171,20 +171,20 @@ def order_of_dates(texts: Iterable[bytes], now: datetime | None = None) -> Order
     time.
     """
     now = now or datetime.now(UTC)
-    found = dict.fromkeys(match.groups() for text in texts for match in _AMBIGUOUS.finditer(text))
+    orders = dict.fromkeys(match.groups() for text in texts for match in _AMBIGUOUS.finditer(text))
     likely: dict[tuple[datetime, ...], DateOrder] = {}
     for order in DateOrder:
         with suppress(ValueError):
-            dates = tuple(datetime(*_in_order(order, *date), tzinfo=UTC) for date in found)
+            dates = tuple(datetime(*_in_order(order, *date), tzinfo=UTC) for date in orders)
             likely.setdefault(dates, order)
-    if not likely or not found:
+    if not likely or not orders:
         return OrderFound(DateOrder.MONTH_FIRST)
     scored = sorted(
         ((_strangeness(dates, now), order) for dates, order in likely.items()),
         key=lambda each: each[0],
     )
     (likeliest, order), *others = scored
-    first, sep, second, year = (part.decode() for part in next(iter(found)))
+    first, sep, second, year = (part.decode() for part in next(iter(orders)))
     return OrderFound(
         order,
         sep.join((first, second, year)),

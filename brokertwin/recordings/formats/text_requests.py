@@ -144,22 +144,22 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
     Raises:
         UnreadableError: the line is cut.
     """
-    found = _REQUEST.search(text)
-    if found is None:
+    match = _REQUEST.search(text)
+    if match is None:
         raise UnreadableError(CUT, "the header of the request has no end")
-    key = API_KEYS.get(found["api"])
+    key = API_KEYS.get(match["api"])
     if key is None:
-        return UnpairedDocuments(line, NO_API, api=found["api"], is_dead=False)
-    request, at = _body(key, text, found.end())
+        return UnpairedDocuments(line, NO_API, api=match["api"], is_dead=False)
+    request, at = _body(key, text, match.end())
     response: Any = None
     if text.startswith(_RESPONSE, at):
         response, at = _body(key, text, at + len(_RESPONSE))
     end = _END.search(text, at)
     if end is None:
         raise UnreadableError(CUT, "the text of the request has no end")
-    if found["api"] == "FETCH":
+    if match["api"] == "FETCH":
         _flatten(response or {})
-    of_request, of_response = BEFORE_MESSAGES.get(found["api"], ({}, {}))
+    of_request, of_response = BEFORE_MESSAGES.get(match["api"], ({}, {}))
     duration = float(end["ms"] or 0)
     bodies = renamed(
         key, raw(rename(request or {}, of_request)), raw(rename(response, of_response))
@@ -168,10 +168,10 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
         place=place,
         source=line.file,
         time=time - math.ceil(duration),
-        broker=int(found["broker"]) if found["broker"] else None,
+        broker=int(match["broker"]) if match["broker"] else None,
         is_from_log=True,
         connection=end["connection"],
-        header=RequestHeader(key, int(found["version"]), int(found["number"]), found["client"]),
+        header=RequestHeader(key, int(match["version"]), int(match["number"]), match["client"]),
         request=bodies[0],
         response=bodies[1] if response is not None else NO_RESPONSE,
         fields=_rest(text[end.end() :], end["connection"], duration),
@@ -196,8 +196,8 @@ def _body(key: int, text: str, at: int) -> tuple[Any, int]:
 
 def _behind(text: str, at: int) -> int:
     """Return where the response or the rest begins after an unreadable body."""
-    found = text.find(_RESPONSE, at)
-    return found if found >= 0 else at
+    place = text.find(_RESPONSE, at)
+    return place if place >= 0 else at
 
 
 def _rest(text: str, connection: str, duration: float) -> Fields:

@@ -138,10 +138,10 @@ def _placed(
             yield _Placed(line, event, row_of_response)
 
 
-def _lines(found: list[_Placed]) -> Iterator[SourceLine]:
+def _lines(placed: list[_Placed]) -> Iterator[SourceLine]:
     """Encode the exchanges as lines of a capture."""
     latest: dict[str, int] = {}
-    for line, event, response in found:
+    for line, event, response in placed:
         until = response.response_time if response is not None else event.time
         time = max(latest.get(line.file, 0), min(event.time, until))
         latest[line.file] = time

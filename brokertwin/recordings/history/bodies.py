@@ -127,26 +127,26 @@ def is_error_free(response: bytes) -> bool:
 
 def errors(response: Any) -> list[int]:
     """The error codes of a response, at any depth, without 0."""
-    found: list[int] = []
+    codes: list[int] = []
     if type(response) is ErrorFree:
-        return found
+        return codes
     if type(response) in _NESTED:
-        _gather_errors(response, found)
-    return found
+        _gather_errors(response, codes)
+    return codes
 
 
-def _gather_errors(part: Any, found: list[int]) -> None:
+def _gather_errors(part: Any, codes: list[int]) -> None:
     if type(part) is list:
         for each in part:
             if type(each) in _NESTED:
-                _gather_errors(each, found)
+                _gather_errors(each, codes)
         return
     for name, value in part.items():
         if value:
             if type(value) in _NESTED:
-                _gather_errors(value, found)
+                _gather_errors(value, codes)
             elif name[-9:].lower() == "errorcode":
-                found.append(value)
+                codes.append(value)
 
 
 def _holder(body: Any, prefix: str) -> Holder:

@@ -95,18 +95,18 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
 
     def _take_until(self, end: float, known: KnownFacts) -> list[Finding]:
         """Take and judge the exchanges that need not wait any longer, or of which too many wait."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         waiting, pending = self.waiting, self.pending
         while waiting and (waiting[0].line.end <= end or len(waiting) > WAITING_MAX):
             exchange = waiting.pop(0)
-            found += self.take(exchange, known)
+            findings += self.take(exchange, known)
             if self.LOOKAHEAD_MS:
                 pending.append(exchange)
         if pending:
             end -= self.lookahead_ms(known)
         while pending and (pending[0].line.end <= end or len(pending) > WAITING_MAX):
-            found += self.judge(pending.pop(0), known)
-        return found
+            findings += self.judge(pending.pop(0), known)
+        return findings
 
 
 Parts = Iterable[tuple[EntityKey, RecordedExchange]]

@@ -314,8 +314,8 @@ class KnownFacts(msgspec.Struct):
 
     def min_isr_of(self, topic: str) -> int | None:
         """The min.insync.replicas of a topic; None if it is unknown."""
-        found = self.min_isr.get(topic, self.min_isr.get("", -1))
-        return found if found >= 0 else None
+        min_isr = self.min_isr.get(topic, self.min_isr.get("", -1))
+        return min_isr if min_isr >= 0 else None
 
     def absence(self, broker: int, since: float, time: float) -> Absence:
         """Return whether the controller removed a broker from in-sync sets between two times."""

@@ -1549,9 +1549,9 @@ class Incident(msgspec.Struct, frozen=True):
     consequences: tuple[Finding, ...] = ()
 
 
-def moment_of(found: Finding) -> float:
+def moment_of(finding: Finding) -> float:
     """When a finding about replicas happened, in ms since 1970; 0 for others."""
-    of = found
+    of = finding
     if isinstance(of, _OfSample):
         return of.sample.time
     if isinstance(of, WatermarkDiffers | WatermarkDiffersBriefly):

@@ -61,6 +61,7 @@ class Outcome(StrEnum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
+    UNKNOWN = "unknown"
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
@@ -171,7 +172,7 @@ class ObservedOffsets(msgspec.Struct):
         outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
         self.pending = [each for each, outcome in outcomes if outcome is None]
         for each, outcome in outcomes:
-            if outcome is not None and known.is_coarse:
+            if outcome is Outcome.UNKNOWN or (outcome is not None and known.is_coarse):
                 self.offsets.pop(each.place, None)  # it may be of another transaction
             elif outcome is Outcome.COMMITTED and self._may_be_superseded(each, known):
                 self.offsets.pop(each.place, None)
@@ -300,7 +301,8 @@ def _outcome(
     given = response.get("producerId", NO_PRODUCER), response.get("producerEpoch", -1)
     is_newer = given[0] != producer_id or given[1] > epoch
     is_own = bool(name) and known.producers.get(producer_id) == name
-    return Outcome.ABORTED if is_own and is_newer and given[0] != NO_PRODUCER else None
+    # a marker shows an abort; without one, an EndTxn may have had no line before its broker ended
+    return Outcome.UNKNOWN if is_own and is_newer and given[0] != NO_PRODUCER else None
 
 
 def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
@@ -311,12 +313,12 @@ def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
 def commits_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
-    found: dict[tuple[str, int], tuple[list[Any], list[Any]]] = {}
+    commits: dict[tuple[str, int], tuple[list[Any], list[Any]]] = {}
     for at, body in enumerate((exchange.request, exchange.response)):
         for topic in body.get("topics") or ():
             name = known.topic(topic)
             for part in topic["partitions"]:
-                of = found.setdefault((name, part["partitionIndex"]), ([], []))
+                of = commits.setdefault((name, part["partitionIndex"]), ([], []))
                 of[at].append({**topic, "partitions": [part]})
     return {
         place: RecordedExchange(
@@ -325,7 +327,7 @@ def commits_in(
             {**exchange.response, "topics": given},
             exchange.has_response,
         )
-        for place, (asked, given) in found.items()
+        for place, (asked, given) in commits.items()
         if asked
     }
 

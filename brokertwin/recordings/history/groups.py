@@ -42,9 +42,9 @@ class ObservedGroup(ObservedEntity, kw_only=True):
 
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Also count the members."""
-        found = super().expire(now, known)
+        findings = super().expire(now, known)
         self.membership.alive = len(self.membership.alive_at(known.last, known))
-        return found
+        return findings
 
     @property
     def ends_ms(self) -> int | None:

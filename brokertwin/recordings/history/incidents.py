@@ -117,10 +117,10 @@ class Signs:
         return {broker: BrokerSigns(*map(sorted, of)) for broker, of in self._found.items()}
 
     def _of(self, broker: int) -> BrokerSigns:
-        found = self._found.get(broker)
-        if found is None:
-            found = self._found[broker] = BrokerSigns(*(array("d") for _ in BrokerSigns._fields))
-        return found
+        signs = self._found.get(broker)
+        if signs is None:
+            signs = self._found[broker] = BrokerSigns(*(array("d") for _ in BrokerSigns._fields))
+        return signs
 
 
 class _Absence(NamedTuple):
@@ -177,18 +177,18 @@ def incidents(
     return [Incident(root, tuple(sorted(more, key=_time))) for root, more in opened]
 
 
-def _time(found: Finding) -> float:
-    if isinstance(found, LeaderChanged | IsrShrank | IsrGrew):
-        return found.time
-    return found.line.time
+def _time(finding: Finding) -> float:
+    if isinstance(finding, LeaderChanged | IsrShrank | IsrGrew):
+        return finding.time
+    return finding.line.time
 
 
-def _suspects(found: Finding) -> Iterator[int]:
+def _suspects(finding: Finding) -> Iterator[int]:
     """The brokers whose absence may be the cause of a change."""
-    if isinstance(found, IsrShrank):
-        yield found.broker
-    elif isinstance(found, LeaderChanged) and found.former >= 0:
-        yield found.former
+    if isinstance(finding, IsrShrank):
+        yield finding.broker
+    elif isinstance(finding, LeaderChanged) and finding.former >= 0:
+        yield finding.former
 
 
 def _absence(
@@ -253,25 +253,25 @@ def _shutdown(asked: float, signs: BrokerSigns) -> _Absence:
     return _Absence(last, back, asked, Certainty.SEEN)
 
 
-def _follows(found: Finding, root: BrokerGone, end: float) -> bool:
-    time, begin = _time(found), root.last_sign if root.asked is None else root.asked - EARLY_MS
+def _follows(finding: Finding, root: BrokerGone, end: float) -> bool:
+    time, begin = _time(finding), root.last_sign if root.asked is None else root.asked - EARLY_MS
     back = root.back if root.back is not None else end
-    if isinstance(found, IsrShrank | IsrGrew):
-        return found.broker == root.broker and begin <= time <= back + AFTER_MS
-    if isinstance(found, LeaderChanged):
-        if found.leader == root.broker:
+    if isinstance(finding, IsrShrank | IsrGrew):
+        return finding.broker == root.broker and begin <= time <= back + AFTER_MS
+    if isinstance(finding, LeaderChanged):
+        if finding.leader == root.broker:
             return root.back is not None and root.back <= time <= back + ELECTED_MS
-        return found.former == root.broker and begin <= time <= back + AFTER_MS
-    if isinstance(found, UnderMinIsr):
+        return finding.former == root.broker and begin <= time <= back + AFTER_MS
+    if isinstance(finding, UnderMinIsr):
         return root.last_sign <= time <= back + AFTER_MS
-    if isinstance(found, Refused):
-        return found.code in RESTART and begin <= time <= back + AFTER_MS
-    if isinstance(found, SessionLost):
-        return _is_of_restart(found.line, root) and any(
+    if isinstance(finding, Refused):
+        return finding.code in RESTART and begin <= time <= back + AFTER_MS
+    if isinstance(finding, SessionLost):
+        return _is_of_restart(finding.line, root) and any(
             isinstance(why, SessionEvicted) and why.used.time <= root.last_sign
-            for why in found.causes
+            for why in finding.causes
         )
-    return isinstance(found, ShareSessionLost) and _is_of_restart(found.line, root)
+    return isinstance(finding, ShareSessionLost) and _is_of_restart(finding.line, root)
 
 
 def _is_of_restart(line: RecordedRequest, root: BrokerGone) -> bool:

@@ -119,9 +119,9 @@ class PartitionLag(ObservedEntity, kw_only=True):
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         if "highWatermark" in exchange.response:
-            found = self._reported(exchange.line, exchange.response["highWatermark"], known)
-            found += self.stable.fetched(exchange, self._at)
-            return found
+            findings = self._reported(exchange.line, exchange.response["highWatermark"], known)
+            findings += self.stable.fetched(exchange, self._at)
+            return findings
         if exchange.line.api == "PRODUCE":
             self.stable.written(exchange)
             return ()
@@ -158,11 +158,11 @@ class PartitionLag(ObservedEntity, kw_only=True):
             self.watermarks.append(KnownWatermark(value, line.end))
             del self.watermarks[:-WATERMARKS_MAX]
         self.newest_sent = line.end
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for name, group in self.groups.items():
             if group.waiting:
-                found += self._bounded(name, group, line.time - known.late_ms, value)
-        return found
+                findings += self._bounded(name, group, line.time - known.late_ms, value)
+        return findings
 
     def _committed(
         self,

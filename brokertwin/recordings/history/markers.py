@@ -109,8 +109,8 @@ class TransactionRequests(msgspec.Struct):
     def bound(self, limit: int) -> None:
         """Drop the oldest requests above a limit."""
         del self.begun[:-limit]
-        for found in (self.ended, self.marked, self.aborting):
-            del found[:-limit]
+        for kept in (self.ended, self.marked, self.aborting):
+            del kept[:-limit]
 
 
 def coordinator_of(marker: RecordedRequest) -> int | None:

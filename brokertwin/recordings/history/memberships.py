@@ -605,13 +605,13 @@ class Membership(msgspec.Struct):
         of_lines = [each.former for each in generation.lines if each.former > 0]
         low = max([former, *of_lines]) if (former >= 0 or of_lines) else number - 1
         before = generation.before if former == number - 1 else None
-        found = []
+        departures = []
         for each in self.departures:
             if each.line.time > begin:
                 continue
             if each.line.api in BEATS:
                 if self._is_of_epoch(each, number, former, since):
-                    found.append(each)
+                    departures.append(each)
                 continue
             was_in = each.member in (before or ()) and each.member not in (generation.members or ())
             was_in = was_in and each.line.end >= since >= 0
@@ -622,8 +622,8 @@ class Membership(msgspec.Struct):
             else:
                 is_between = 0 <= low <= each.generation < number
             if is_between or was_in:
-                found.append(each)
-        return found
+                departures.append(each)
+        return departures
 
     def _is_of_epoch(self, departure: Departure, number: int, former: int, since: int) -> bool:
         """Return whether a departure began an epoch or one after `former`, which no response shows.
@@ -727,14 +727,14 @@ class Membership(msgspec.Struct):
     # Generations
 
     def _generation(self, number: int, line: RecordedRequest) -> ObservedGeneration:
-        found = self.generations.setdefault(number, ObservedGeneration(line))
-        found.under_way = self.under_way.get(number - 1, found.under_way)
+        generation = self.generations.setdefault(number, ObservedGeneration(line))
+        generation.under_way = self.under_way.get(number - 1, generation.under_way)
         earlier = max((n for n in self.generations if n < number), default=-1)
-        if earlier >= 0 and earlier >= found.former:
+        if earlier >= 0 and earlier >= generation.former:
             before = self.generations[earlier]
-            found.former, found.before = earlier, before.members
-            found.since = before.first.end if before.first is not None else -1
-        return found
+            generation.former, generation.before = earlier, before.members
+            generation.since = before.first.end if before.first is not None else -1
+        return generation
 
     def _reached(
         self,
@@ -985,8 +985,8 @@ class Membership(msgspec.Struct):
             departure = self.gone[member]
             return (MemberHasLeft(member=member, by=departure.line, reason=departure.reason),)
         if member in self.replaced:
-            if exchange.request.get("groupInstanceId") or exchange.request.get("instanceId"):
-                return ()  # while the id is held, the error is FENCED_INSTANCE_ID
+            if exchange.request.get("groupInstanceId") and not self.is_modern:
+                return ()  # while the id is held, a classic group returns FENCED_INSTANCE_ID
             by = self.replaced[member]
             held = [i for i, joins in self.instances.items() if by in joins]
             instance = held[0] if held else "its group.instance.id"

@@ -271,7 +271,7 @@ class PartitionMoment(NamedTuple):
         race_ms = self._race_ms(line.broker)
         recent = self._recent(race_ms if self._is_applied() else APPLY_MS)
         is_race = any(former <= reported < known.high_watermark for former in recent)
-        found = WatermarkDifference(
+        difference = WatermarkDifference(
             self.time,
             self.of.topic,
             self.of.partition,
@@ -287,10 +287,10 @@ class PartitionMoment(NamedTuple):
             },
         )
         if is_race:
-            yield differs(line, found)
+            yield differs(line, difference)
         else:
             connections = {b: each.connection for b, each in known.progress.items()}
-            self.of.open.append(OpenDifference(line, found, race_ms, gone, connections))
+            self.of.open.append(OpenDifference(line, difference, race_ms, gone, connections))
 
     # Produce
 

@@ -161,13 +161,15 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     def _holders(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Holder]:
         """The producers of a request, by transactional id if it has nothing else."""
         line, body = exchange.line, exchange.request
-        found = bodies.holders(line.api, body)
+        holders = bodies.holders(line.api, body)
         name = body.get("transactionalId")
-        if line.api == "PRODUCE" and not found and name:
-            found = [self.holder(line)]
+        if line.api == "PRODUCE" and not holders and name:
+            holders = [self.holder(line)]
         if line.api == "INIT_PRODUCER_ID" and name:
-            found = [Holder(i, -1, name) for i in dict.fromkeys(e.producer_id for e in self.given)]
-        yield from (e for e in found if e.producer_id != NO_PRODUCER and self.is_own(e, known))
+            holders = [
+                Holder(i, -1, name) for i in dict.fromkeys(e.producer_id for e in self.given)
+            ]
+        yield from (e for e in holders if e.producer_id != NO_PRODUCER and self.is_own(e, known))
 
     def is_own(self, holder: Holder, known: KnownFacts) -> bool:
         """Return whether a request's producer is this one."""
@@ -204,8 +206,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
 
     def _bound(self) -> None:
         self.has_forgotten = self.has_forgotten or len(self.uses) > LINES_MAX
-        for found in (self.given, self.uses, self.timeouts, self.aborts, self.fencing):
-            del found[:-LINES_MAX]
+        for kept in (self.given, self.uses, self.timeouts, self.aborts, self.fencing):
+            del kept[:-LINES_MAX]
         for by_key in (self.first, self.requests):
             while len(by_key) > IDS_MAX:
                 del by_key[next(iter(by_key))]
@@ -307,13 +309,13 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         """A request of the client whose transaction was aborted; None if not recorded."""
         epoch = abort.began.epoch if abort.began is not None else -1
         wanted = abort.producer_id, epoch
-        found = [e.line for e in self.given if (e.producer_id, e.epoch) == wanted]
+        lines = [e.line for e in self.given if (e.producer_id, e.epoch) == wanted]
         uses = [e.line for e in self.uses if (e.producer_id, e.epoch) == wanted]
-        return next((each for each in (*found, *uses) if not each.is_own), None)
+        return next((each for each in (*lines, *uses) if not each.is_own), None)
 
     def newer(self, holder: Holder, line: RecordedRequest) -> list[GivenEpoch]:
         """The epochs above a refused producer's that were given before its refusal."""
-        found = [
+        epochs = [
             each
             for each in self.given
             if each.producer_id == holder.producer_id
@@ -321,13 +323,13 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             and each.line.end <= line.end
         ]
         if holder.epoch < 0:
-            found = [each for each in found if each.line.process != line.process]
+            epochs = [each for each in epochs if each.line.process != line.process]
         timed_out = self.timed_out(holder, line)
         if timed_out is None:
-            return found
+            return epochs
         return [  # the client's own recovery after the time-out did not cause it
             each
-            for each in found
+            for each in epochs
             if each.line.time < timed_out.marker.time or each.line.process != line.process
         ]
 

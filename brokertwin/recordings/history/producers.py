@@ -82,12 +82,12 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
     def holders_of(self, exchange: RecordedExchange, known: KnownFacts) -> list[Holder]:
         """The producers of a request; epoch -1 if the recording does not show it."""
         line, body = exchange.line, exchange.request
-        found = bodies.holders(line.api, body)
-        if line.api == "PRODUCE" and not found:
+        holders = bodies.holders(line.api, body)
+        if line.api == "PRODUCE" and not holders:
             own = self.holder(line) if self.name else Holder(NO_PRODUCER, -1, None)
             # the epoch of the client is a matter of order, which whole seconds do not show
             return [own._replace(epoch=-1) if known.is_coarse and len(self.given) > 1 else own]
-        return [each for each in found if self.is_own(each, known)]
+        return [each for each in holders if self.is_own(each, known)]
 
     def _aborted(self, marker: RecordedRequest) -> Iterator[Finding]:
         """Report aborts of the coordinator that no request made."""
@@ -403,11 +403,11 @@ def _is_bumping_commit(exchange: RecordedExchange) -> bool:
 
 def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     line = exchange.line
-    found = bodies.holders_of(line.api, exchange.request, exchange.response)
-    if line.api == "PRODUCE" and not found and bodies.errors(exchange.response):
-        found = [Holder(NO_PRODUCER, -1, None)]
+    holders = bodies.holders_of(line.api, exchange.request, exchange.response)
+    if line.api == "PRODUCE" and not holders and bodies.errors(exchange.response):
+        holders = [Holder(NO_PRODUCER, -1, None)]
     names: dict[EntityKey, None] = {}
-    for holder in found:
+    for holder in holders:
         name = holder.name or known.producers.get(holder.producer_id)
         is_nameless = line.api == "INIT_PRODUCER_ID" and holder.producer_id == NO_PRODUCER
         if name:

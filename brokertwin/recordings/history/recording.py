@@ -57,10 +57,10 @@ class ObservedRecording:
         self._observed: dict[str, ObservedEntities] = {}
 
     def observed(self, kind: EntityKind) -> ObservedEntities:
-        found = self._observed.get(kind.name)
-        if found is None:
-            found = self._observed[kind.name] = observe(kind, self.exchanges, self.known)
-        return found
+        entities = self._observed.get(kind.name)
+        if entities is None:
+            entities = self._observed[kind.name] = observe(kind, self.exchanges, self.known)
+        return entities
 
     def of(self, exchanges: Sequence[RecordedExchange]) -> "ObservedRecording":
         """A recording of some exchanges, with the names of topics of this one."""
@@ -72,11 +72,11 @@ class ObservedRecording:
 
     def at_places(self, *kinds: EntityKind) -> Mapping[str, list[Finding]]:
         """The findings of some kinds of entities by the places of their exchanges."""
-        found: dict[str, list[Finding]] = {}
+        by_place: dict[str, list[Finding]] = {}
         for kind in kinds:
             for each in self.observed(kind).findings:
-                found.setdefault(each.line.place, []).append(each)
-        return found
+                by_place.setdefault(each.line.place, []).append(each)
+        return by_place
 
 
 def observed_recording(exchanges: Sequence[Exchange] | ObservedRecording) -> ObservedRecording:

@@ -75,15 +75,15 @@ def has_all(time: float, known: KnownFacts) -> bool:
     return time + fetch_wait_ms(known) <= known.recorded_until
 
 
-def differs(line: RecordedRequest, found: WatermarkDifference) -> Finding:
+def differs(line: RecordedRequest, difference: WatermarkDifference) -> Finding:
     """Report a HW that differs from the rule; a note if it has a reason."""
-    at = PartitionId(found.topic, found.partition)
-    if found.why != DifferenceCause.UNEXPLAINED:
-        return WatermarkDiffersBriefly(line=line, partition=at, difference=found)
+    at = PartitionId(difference.topic, difference.partition)
+    if difference.why != DifferenceCause.UNEXPLAINED:
+        return WatermarkDiffersBriefly(line=line, partition=at, difference=difference)
     return WatermarkDiffers(
         line=line,
         severity=Severity.ERROR,
         certainty=Certainty.UNKNOWN,
         partition=at,
-        difference=found,
+        difference=difference,
     )

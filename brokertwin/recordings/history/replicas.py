@@ -119,10 +119,10 @@ class PartitionReplicas(msgspec.Struct):
             return False
         if leader != UNKNOWN and self.led_by not in (UNKNOWN, leader):
             end = self.ends.get(leader, UNKNOWN)
-            found = self.sent_hws.get(leader, SentWatermark(UNKNOWN))
+            watermark = self.sent_hws.get(leader, SentWatermark(UNKNOWN))
             self.leader_end, self.end_is_least = end, True
-            self.high_watermark = min(found.sent, end) if end != UNKNOWN else found.sent
-            self.start = min(found.arrived, self.high_watermark)
+            self.high_watermark = min(watermark.sent, end) if end != UNKNOWN else watermark.sent
+            self.start = min(watermark.arrived, self.high_watermark)
             self.is_assumed = self.high_watermark == UNKNOWN
             self.last_hw = UNKNOWN
             self.ends = {}

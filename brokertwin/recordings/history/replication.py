@@ -128,11 +128,11 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
 
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Also report differences that cannot be races."""
-        found = super().expire(now, known)
+        findings = super().expire(now, known)
         if not self.moments:
             due = self.due(now - WAIT_MS - self.lookahead_ms(known))
-            found += [each.verdict(known) for each in due]
-        return found
+            findings += [each.verdict(known) for each in due]
+        return findings
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         """Take the moments of an exchange that show something."""
@@ -161,13 +161,13 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         end, since = exchange.line.end + self.lookahead_ms(known), known.recorded_since
         count = bisect_right(moments, exchange.made, key=_time)
         before = moments[:count]
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for moment in before:
             if moment.exchange.line.end <= end and moment.exchange.taken >= since:
-                found += self._handle(moment, known, since)
+                findings += self._handle(moment, known, since)
         moments[:count] = [each for each in before if each.exchange.line.end > end]
         del moments[:-MOMENTS_MAX]
-        return found
+        return findings
 
     def _handle(self, moment: ExchangeMoment, known: KnownFacts, since: float) -> Iterator[Finding]:
         """Handle a moment of the time since which all logs are recorded."""
@@ -237,9 +237,9 @@ def _parts(
     body: dict[str, Any], names: tuple[str, str, str] | None, known: KnownFacts
 ) -> dict[Place, dict[str, Any]]:
     """The parts of a body, by partition; the first one of each."""
-    found: dict[Place, dict[str, Any]] = {}
+    places: dict[Place, dict[str, Any]] = {}
     if names is None:
-        return found
+        return places
     topics, partitions, number = names
     for topic in body.get(topics) or ():
         topic_id = topic.get("topicId", ZERO_UUID)
@@ -247,9 +247,9 @@ def _parts(
             name = known.topic(topic)
             for part in topic[partitions]:
                 place = name, part[number]
-                if place not in found:
-                    found[place] = {**part, "topicId": topic_id}
-    return found
+                if place not in places:
+                    places[place] = {**part, "topicId": topic_id}
+    return places
 
 
 def _responded(exchange: RecordedExchange, known: KnownFacts) -> dict[Place, dict[str, Any]]:

@@ -113,9 +113,9 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
 
     def _session(self, number: int) -> ObservedSession:
         """The session of an id, now the one that was used last."""
-        found = self.sessions.pop(number, None) or ObservedSession()
-        self.sessions[number] = found
-        return found
+        session = self.sessions.pop(number, None) or ObservedSession()
+        self.sessions[number] = session
+        return session
 
     def _used(self, line: RecordedRequest, number: int, epoch: int, body: Any) -> Iterator[Finding]:
         session = self._session(number)

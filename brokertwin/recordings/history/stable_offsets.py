@@ -85,11 +85,11 @@ class StableOffset(msgspec.Struct):
             self.since, self.readers, self.reported = line, [], None
         if exchange.request.get("readsCommitted") and line.name not in self.readers:
             self.readers = [*self.readers, line.name][-READERS_MAX:]
-        found = self._found(line, at)
-        if found.held_ms < HELD_MS:
+        findings = self._found(line, at)
+        if findings.held_ms < HELD_MS:
             return ()
-        self.reported = found
-        return (found,)
+        self.reported = findings
+        return (findings,)
 
     def _found(self, line: RecordedRequest, at: PartitionId) -> LsoHeldBack:
         holder = self.holder
@@ -141,10 +141,10 @@ def written_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
     """The partitions that a Produce of a transaction wrote to, each with its part."""
-    body, found = exchange.request, dict[tuple[str, int], RecordedExchange]()
+    body, batches = exchange.request, dict[tuple[str, int], RecordedExchange]()
     name = body.get("transactionalId")
     if not name:
-        return found
+        return batches
     holders = bodies.holders("PRODUCE", body)
     producer_id = holders[0].producer_id if len(holders) == 1 else NO_PRODUCER
     request = {"transactionalId": name, "producerId": producer_id}
@@ -152,8 +152,8 @@ def written_in(
         for part in topic["partitionResponses"]:
             if not part["errorCode"] and part.get("baseOffset", -1) >= 0:
                 of = RecordedExchange(exchange.line, request, {"offset": part["baseOffset"]})
-                found[known.topic(topic), part["index"]] = of
-    return found
+                batches[known.topic(topic), part["index"]] = of
+    return batches
 
 
 def marked_in(

@@ -21,8 +21,8 @@ def clock(time: float) -> str:
 
 def names_of(names: Iterable[str]) -> str:
     """List clients: `client a`, `clients a and b`; each once, in the given order."""
-    found = list(dict.fromkeys(names))
-    *most, last = found or ["?"]
+    distinct = list(dict.fromkeys(names))
+    *most, last = distinct or ["?"]
     return f"client{'s' if most else ''} " + (f"{', '.join(most)} and {last}" if most else last)
 
 

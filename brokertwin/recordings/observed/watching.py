@@ -116,9 +116,9 @@ class ObservedReplication:
         return sorted(self.found(*classes), key=_moment)
 
 
-def _moment(found: Finding) -> tuple[float, tuple[int | str, ...], int]:
-    part = int(found.part) if found.part.isdecimal() else 0
-    return moment_of(found), found.line.order[1:], part
+def _moment(finding: Finding) -> tuple[float, tuple[int | str, ...], int]:
+    part = int(finding.part) if finding.part.isdecimal() else 0
+    return moment_of(finding), finding.line.order[1:], part
 
 
 class Watched(NamedTuple):

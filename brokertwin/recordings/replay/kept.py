@@ -65,7 +65,7 @@ def read(directory: Path) -> KeptState:
     """
     path = directory / FILE
     try:
-        found = msgspec.msgpack.decode(path.read_bytes(), type=KeptState)
+        state = msgspec.msgpack.decode(path.read_bytes(), type=KeptState)
     except OSError as error:
         raise UserError(
             f"{directory} has no state of a replay: {path}: {error.strerror}.",
@@ -73,15 +73,15 @@ def read(directory: Path) -> KeptState:
         ) from None
     except msgspec.MsgspecError as error:
         raise UserError(f"{path} is not a replay's state: {error}.", "Create it again.") from None
-    if found.format > FORMAT:
+    if state.format > FORMAT:
         raise UserError(
-            f"{path} was written by a newer brokertwin: its layout has version {found.format},"
+            f"{path} was written by a newer brokertwin: its layout has version {state.format},"
             f" but this brokertwin supports up to {FORMAT}.",
             "Use the newer brokertwin.",
         )
-    stored = {found.cluster: (found.state_version, found.columns)}
-    columns = stored_states.in_this_version(str(path), stored)[found.cluster]
-    return msgspec.structs.replace(found, columns=columns, state_version=STATE_VERSION)
+    stored = {state.cluster: (state.state_version, state.columns)}
+    columns = stored_states.in_this_version(str(path), stored)[state.cluster]
+    return msgspec.structs.replace(state, columns=columns, state_version=STATE_VERSION)
 
 
 def write(

@@ -19,16 +19,16 @@ def settings_beside(files: Sequence[Path]) -> dict[str, str]:
     Raises:
         UserError: a file is unreadable, or two files conflict.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for path in files:
         beside = path.with_name(path.name + SETTINGS_SUFFIX)
         if not beside.is_file():
             continue
         for name, value in properties.read(beside).items():
-            if name in SETTINGS and found.setdefault(name, value) != value:
+            if name in SETTINGS and settings.setdefault(name, value) != value:
                 raise UserError(
-                    f"The settings beside the recordings differ: {name} is {found[name]} and, in"
+                    f"The settings beside the recordings differ: {name} is {settings[name]} and, in"
                     f" {beside}, {value}.",
                     "Pass the broker's settings with --broker-config.",
                 )
-    return found
+    return settings

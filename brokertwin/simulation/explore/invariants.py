@@ -96,8 +96,8 @@ class View:
 
     def partition(self, topic: str, partition: int, machine: int = CONTROLLER) -> Partition | None:
         """A partition in a machine's image."""
-        found = self._topic(topic, machine)
-        return found.partitions[partition] if found is not None else None
+        held = self._topic(topic, machine)
+        return held.partitions[partition] if held is not None else None
 
     def leader(self, topic: str, partition: int) -> int:
         """The leader in the controller's image, -1 for none."""
@@ -185,8 +185,8 @@ class View:
         leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
         if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
             leader = CONTROLLER
-        found = committed_offsets.offset(self._tables.of(leader), group, topic, partition)
-        return found.offset if found is not None else -1
+        offset = committed_offsets.offset(self._tables.of(leader), group, topic, partition)
+        return offset.offset if offset is not None else -1
 
     def share_start(self, group: str, topic: str, partition: int) -> tuple[str, int]:
         """A topic's id, and the first offset that a share group may still deliver."""
@@ -642,9 +642,9 @@ class LogsAgree(Invariant):
 
     def check(self, _ghost: Any, view: View) -> str | None:
         for topic, partition in view.places():
-            found = view.partition(topic, partition)
+            held = view.partition(topic, partition)
             seen: dict[int, tuple[int, Any]] = {}
-            for broker in found.replicas if found is not None else ():
+            for broker in held.replicas if held is not None else ():
                 log = view.log(broker, topic, partition)
                 for batch in view.batches(broker, topic, partition) if log is not None else ():
                     if batch.last_offset >= log.high_watermark:  # type: ignore[union-attr]
@@ -724,8 +724,8 @@ class ReadersSeeOneLog(Invariant):
     def check(self, ghost: Any, view: View) -> str | None:
         """Check that a log with a reader's last record has its earlier ones, too."""
         for (client, topic, partition), names in ghost:
-            found = view.partition(topic, partition)
-            for broker in found.replicas if found is not None and names else ():
+            held = view.partition(topic, partition)
+            for broker in held.replicas if held is not None and names else ():
                 has = {
                     (batch.base_offset, batch.locator)
                     for batch in view.batches(broker, topic, partition)

@@ -268,7 +268,7 @@ def read_label(topic: str, partition: int) -> str:
 
 def recording(story: Story, begin_ms: int = T0) -> list[dict[str, Any]]:
     """Return the exchanges in the form of a capture (docs/capture.md), for `explain`."""
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     open_ones: dict[str, dict[str, Any]] = {}
     now = begin_ms
     for number, each in enumerate(story.lines):
@@ -299,8 +299,8 @@ def recording(story: Story, begin_ms: int = T0) -> list[dict[str, Any]]:
         }
         if each.is_pending:
             open_ones[each.sender] = document
-        found.append(document)
-    return found
+        documents.append(document)
+    return documents
 
 
 def _rendered(body: Any, version: int) -> Any:

@@ -224,15 +224,15 @@ def _start_worker(model: Model, options: Options) -> None:
 def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
     """Expand states in a worker process; return their children and the CPU time."""
     before = time.process_time()
-    found: list[Child] = []
+    children: list[Child] = []
     with reported(_worker.explorer.model):
         for node in pickle.loads(chunk):
-            found.extend(
+            children.extend(
                 child
                 for child in _worker.children(node, _returned)
                 if _returned.add(child.fingerprint) or child.world is not None or _worker.collects
             )
-    data = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps(children, pickle.HIGHEST_PROTOCOL)
     return data, _worker.counts(), time.process_time() - before
 
 
@@ -455,11 +455,11 @@ class Search:
     def path(self, index: int) -> list[Step]:
         """Return the steps from the first state to a state."""
         names = {number: step for step, number in self._names.items()}
-        found = []
+        steps = []
         while self._parents[index] != NO_PARENT:
-            found.append(names[self._steps[index]])
+            steps.append(names[self._steps[index]])
             index = self._parents[index]
-        return found[::-1]
+        return steps[::-1]
 
     # Resuming
 

@@ -75,11 +75,11 @@ def _rows(each: Exchange, number: int, ats: dict[str, int]) -> list[str]:
     if each.kind is Happening.RESPONSE:
         return [_arrow(head, bars, start, end, f"{each.text}: {each.response}", note)]
     is_lost = each.kind is Happening.GIVEN_UP
-    found = [_arrow(head, bars, start, end, each.text, note, is_lost=is_lost)]
+    rows = [_arrow(head, bars, start, end, each.text, note, is_lost=is_lost)]
     if each.response:
         note = "  (lost)" if each.is_lost else ""
-        found.append(_arrow("", bars, end, start, each.response, note, is_lost=each.is_lost))
-    return found
+        rows.append(_arrow("", bars, end, start, each.response, note, is_lost=each.is_lost))
+    return rows
 
 
 def _arrow(

@@ -55,10 +55,10 @@ class Visited:
 
     def everything(self) -> "array[int]":
         """Return all fingerprints, to be stored."""
-        found = array("Q", self._recent)
+        hashes = array("Q", self._recent)
         for run in self._runs:
-            found.extend(run)
-        return found
+            hashes.extend(run)
+        return hashes
 
     def _spill(self) -> None:
         """Write the recent ones as a sorted run; merge the runs if there are many."""

@@ -58,10 +58,10 @@ class SeenExchange(NamedTuple):
 
 def seen(documents: Iterable[Mapping[str, Any]]) -> list[SeenExchange]:
     """Convert documents; requests without a response have an empty one, not delivered."""
-    found = []
+    exchanges = []
     for each in documents:
         header, response = each["requestHeader"], each.get("response")
-        found.append(
+        exchanges.append(
             SeenExchange(
                 each["time"],
                 each["time"] + each.get("responseTime", 0.0),
@@ -73,7 +73,7 @@ def seen(documents: Iterable[Mapping[str, Any]]) -> list[SeenExchange]:
                 each.get("connection", ""),
             )
         )
-    return sorted(found, key=lambda each: each.time)
+    return sorted(exchanges, key=lambda each: each.time)
 
 
 def commits_back(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
@@ -97,11 +97,11 @@ def commits_back(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
 
 def committed(exchanges: Iterable[SeenExchange]) -> dict[int, int]:
     """Return the greatest accepted offset of each partition of the run's only topic."""
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for each in exchanges:
         for (_, number), offset in _accepted(each):
-            found[number] = max(found.get(number, -1), offset)
-    return found
+            offsets[number] = max(offsets.get(number, -1), offset)
+    return offsets
 
 
 def _accepted(each: SeenExchange) -> Iterator[tuple[tuple[str, int], int]]:
@@ -171,26 +171,26 @@ HEARTBEATS = frozenset({"CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"})
 
 def assigned(exchanges: Iterable[SeenExchange]) -> set[str]:
     """Return the clients that have received partitions."""
-    found = set()
+    members = set()
     for each in exchanges:
         if each.api == "SYNC_GROUP" and each.is_delivered:
             data = base64.b64decode(each.response.get("assignment") or "")
-            found |= {each.client} if data and decode_assignment(data) else set()
+            members |= {each.client} if data and decode_assignment(data) else set()
         elif each.api in HEARTBEATS and each.is_delivered:
             given = each.response.get("assignment") or {}
-            found |= {each.client} if given.get("topicPartitions") else set()
-    return found
+            members |= {each.client} if given.get("topicPartitions") else set()
+    return members
 
 
 def generation_count(exchanges: Iterable[SeenExchange]) -> int:
     """Return the number of generations, or member epochs, that groups have had."""
-    found = set()
+    generations = set()
     for each in exchanges:
         if each.api == "JOIN_GROUP" and each.response.get("errorCode") == Error.NONE:
-            found.add((each.request["groupId"], each.response["generationId"]))
+            generations.add((each.request["groupId"], each.response["generationId"]))
         elif each.api in HEARTBEATS and each.response.get("memberEpoch", 0) > 0:
-            found.add((each.request["groupId"], each.response["memberEpoch"]))
-    return len(found)
+            generations.add((each.request["groupId"], each.response["memberEpoch"]))
+    return len(generations)
 
 
 def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:

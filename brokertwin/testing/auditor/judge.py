@@ -136,16 +136,16 @@ def _processing(evidence: RunEvidence) -> Iterator[Violation]:
     if not any(role.work is WorkKind.PROCESS for role in evidence.roles):
         return
     visible = [name for log in evidence.committed.values() for _, name in log]
-    found = Counter(evidence.output)
+    counts = Counter(evidence.output)
     reported = {
         words[0]
         for lines in evidence.statements.values()
         for verb, words in lines
         if verb == "copied"
     }
-    twice = [name for name, count in found.items() if count > 1]
-    strange = sorted(found.keys() - set(visible))
-    missing = [name for name in visible if name not in found]
+    twice = [name for name, count in counts.items() if count > 1]
+    strange = sorted(counts.keys() - set(visible))
+    missing = [name for name in visible if name not in counts]
     lost = [name for name in missing if name in reported]
     late = [name for name in missing if name not in reported]
     for promise, names, text in (

@@ -100,7 +100,7 @@ class ClusterLogs:
         self, topic: str, isolation: Literal["read_committed", "read_uncommitted"]
     ) -> dict[TopicPartition, Log]:
         """Return the records of each partition, to its end."""
-        found: dict[TopicPartition, Log] = {
+        logs: dict[TopicPartition, Log] = {
             TopicPartition(topic, number): [] for number in range(PARTITIONS)
         }
         settings = {
@@ -111,8 +111,8 @@ class ClusterLogs:
             "isolation.level": isolation,
         }
         with closing(Consumer({**self._client, **settings})) as reader:
-            reader.assign([Place(*at, OFFSET_BEGINNING) for at in found])
-            open_ones = set(found)
+            reader.assign([Place(*at, OFFSET_BEGINNING) for at in logs])
+            open_ones = set(logs)
             while open_ones:
                 message = reader.poll(TIMEOUT_S)
                 if message is None:
@@ -125,7 +125,7 @@ class ClusterLogs:
                 at = TopicPartition(topic, number)
                 error = message.error()
                 if error is None:
-                    found[at].append((offset, (value or b"").decode()))
+                    logs[at].append((offset, (value or b"").decode()))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_ones.discard(at)
-        return found
+        return logs

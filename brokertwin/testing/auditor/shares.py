@@ -27,13 +27,13 @@ def by_place(logs: Mapping[TopicPartition, Log]) -> dict[Place, str]:
 
 def ended(seen: Iterable[SeenExchange], outcomes: Iterable[int] = (ACCEPT,)) -> dict[Place, float]:
     """Return records that are acknowledged with an outcome, and when the broker responded."""
-    found: dict[Place, float] = {}
+    ends: dict[Place, float] = {}
     for exchange in _recorded(seen):
         for each in acknowledgements(exchange):
             if each.outcome in outcomes and not each.error:
                 for offset in range(each.first, each.last + 1):
-                    found.setdefault((each.place.partition, offset), exchange.line.end)
-    return found
+                    ends.setdefault((each.place.partition, offset), exchange.line.end)
+    return ends
 
 
 def judge_shares(evidence: RunEvidence, seen: list[SeenExchange]) -> Iterator[Violation]:

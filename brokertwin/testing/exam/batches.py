@@ -114,15 +114,15 @@ def _record(
 
 def shown(data: bytes) -> list[dict[str, Any]]:
     """Return the complete batches of a record set, with their records as text."""
-    found, at = [], 0
+    records, at = [], 0
     while at + HEADER_BYTES <= len(data):
         (size,) = struct.unpack_from(">i", data, at + 8)
         end = at + LOG_OVERHEAD + size
         if end > len(data) or end < at + HEADER_BYTES:
             break
-        found.append(_shown(data[at:end]))
+        records.append(_shown(data[at:end]))
         at = end
-    return found
+    return records
 
 
 def _shown(batch: bytes) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _shown(batch: bytes) -> dict[str, Any]:
 
 
 def _texts(batch: bytes, base: int, count: int, is_control: bool) -> list[str]:
-    found, at = [], HEADER_BYTES
+    texts, at = [], HEADER_BYTES
     try:
         for _ in range(count):
             size, at = read_varint(batch, at)
@@ -160,11 +160,11 @@ def _texts(batch: bytes, base: int, count: int, is_control: bool) -> list[str]:
             delta, at = read_varint(batch, at)
             key, at = _part(batch, at)
             value, at = _part(batch, at)
-            found.append(_marker(key) if is_control else _text(base + delta, key, value))
+            texts.append(_marker(key) if is_control else _text(base + delta, key, value))
             at = end
     except (IndexError, struct.error):
-        found.append("unreadable")
-    return found
+        texts.append("unreadable")
+    return texts
 
 
 def _part(batch: bytes, at: int) -> tuple[bytes | None, int]:

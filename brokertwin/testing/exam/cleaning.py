@@ -128,8 +128,8 @@ class _Cleaning:
     def _topics(self) -> list[str]:
         if not self._site.version("Metadata", 12):
             return []
-        found = self._call("Metadata", 12, {"topics": None})["topics"]
-        names = [each["name"] or "" for each in found]
+        topics = self._call("Metadata", 12, {"topics": None})["topics"]
+        names = [each["name"] or "" for each in topics]
         return [name for name in names if name.startswith(self._prefix)]
 
 

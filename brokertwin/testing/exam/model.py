@@ -180,8 +180,8 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def needs(self) -> set[tuple[str, int]]:
-        found = {(each.api, each.version) for each in self.steps if each.api in API_KEYS}
-        return found - {("ApiVersions", version) for version in range(100)}
+        requests = {(each.api, each.version) for each in self.steps if each.api in API_KEYS}
+        return requests - {("ApiVersions", version) for version in range(100)}
 
     @property
     def labels(self) -> list[str]:

@@ -362,12 +362,14 @@ class Player:
         body = {"keyType": key_type, "coordinatorKeys": [name], "key": name}
         while True:
             response = self._setup_call("FindCoordinator", 4, body)
-            (found,) = response.get("coordinators") or [response]
-            if found["errorCode"] == 0:
-                return bool(found["nodeId"] == self._site.home) or len(self._site.brokers) == 1
-            if found["errorCode"] not in RETRIED:
-                raise SetupError("FindCoordinator failed", found["errorCode"])
-            self._pause(f"no coordinator after {self._limit_s:g} s", found["errorCode"])
+            (coordinator,) = response.get("coordinators") or [response]
+            if coordinator["errorCode"] == 0:
+                return (
+                    bool(coordinator["nodeId"] == self._site.home) or len(self._site.brokers) == 1
+                )
+            if coordinator["errorCode"] not in RETRIED:
+                raise SetupError("FindCoordinator failed", coordinator["errorCode"])
+            self._pause(f"no coordinator after {self._limit_s:g} s", coordinator["errorCode"])
 
 
 def _described(step: Step) -> str:

@@ -331,10 +331,10 @@ def api_summary(apis: Sequence[ApiClaim]) -> str:
     if not apis:
         return "The versions of APIs are unknown."
     counts = [each.versions for each in apis]
-    found, all_of_them = (sum(each[at] for each in counts) for at in (0, 1))
+    equal, all_of_them = (sum(each[at] for each in counts) for at in (0, 1))
     announced = sum(each.announced is not None for each in apis)
     return (
-        f"APIs announced: {announced} of {len(apis)}, in {found} of {all_of_them} versions of"
+        f"APIs announced: {announced} of {len(apis)}, in {equal} of {all_of_them} versions of"
         " Kafka."
     )
 

@@ -81,17 +81,17 @@ class Site(NamedTuple):
 
     def other_settings(self, scenario: Scenario) -> str:
         """Return the settings that differ from those of the scenario; empty if none does."""
-        found = [
+        differing = [
             f"{name} is {self.settings[name]}, not {value}"
             for name, value in scenario.settings.items()
             if self.settings.get(name, value) != value
         ]
-        found += [
+        differing += [
             f"needs {name}={value}"
             for name, value in scenario.started_with.items()
             if self.settings.get(name) != value
         ]
-        return ", ".join(found)
+        return ", ".join(differing)
 
 
 def look(

@@ -150,7 +150,7 @@ def _described(subject: ExamSubject, scenario: Scenario) -> tuple[str, str, str,
 
 
 def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
-    found: list[Deviation] = []
+    deviations: list[Deviation] = []
     for place, golden in enumerate(scenario.golden):
         if place >= len(played.observations):
             break
@@ -173,10 +173,10 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
                     builtins(exchange.request) if exchange else None,
                 )
             )
-        found += sorted(step, key=_urgency)
+        deviations += sorted(step, key=_urgency)
     if played.ended is not None:
-        found.append(_ended(scenario, played.ended))
-    return found
+        deviations.append(_ended(scenario, played.ended))
+    return deviations
 
 
 def _urgency(deviation: Deviation) -> tuple[int, bool]:

@@ -76,11 +76,11 @@ def all_notes() -> list[VersionNote]:
 
 def notes_of(version: str) -> tuple[VersionNote, ...]:
     """Return the notes on a version. Raises UserError if there are none."""
-    found = tuple(each for each in all_notes() if version in each.versions)
-    if not found:
+    notes = tuple(each for each in all_notes() if version in each.versions)
+    if not notes:
         noted = {one for each in all_notes() for one in each.versions}
         raise UserError(
             f"Kafka {version} is not known.",
             f"Known versions: {', '.join(sorted({*noted, *references()}))}.",
         )
-    return found
+    return notes

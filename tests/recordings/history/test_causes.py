@@ -24,6 +24,7 @@ from brokertwin.recordings.history.findings import (
     MemberJoined,
     MemberLeft,
     MemberRefused,
+    OffsetAborted,
     OffsetCommitted,
     OffsetsPending,
     OffsetVanished,
@@ -36,7 +37,7 @@ from brokertwin.recordings.history.findings import (
 from brokertwin.recordings.history.groups import GROUPS, ObservedGroup
 from brokertwin.recordings.history.memberships import GENERATIONS_MAX
 from brokertwin.recordings.history.producers import PRODUCERS
-from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
+from tests.support.synthetic_recording import GROUP, PRODUCER, TOPIC, SyntheticRecording
 
 BEAT = "CONSUMER_GROUP_HEARTBEAT"
 ASSIGNED = {"topicPartitions": [{"topicId": "t", "partitions": [0]}]}
@@ -498,6 +499,23 @@ def test_a_refused_end_txn_drops_no_pending_offset(code: Error) -> None:
     recording.end_txn("a", 0)
     offsets = [e.offset for e in History(recording.exchanges).found(GROUPS, OffsetCommitted)]
     assert offsets == [35, 195]
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_only_a_marker_shows_that_a_new_epoch_aborted_pending_offsets(is_marked: bool) -> None:
+    """The EndTxn of a broker that was killed may have no line."""
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.commit(20, api="TXN_OFFSET_COMMIT")
+    if is_marked:
+        marker = {"producerId": PRODUCER, "producerEpoch": 0, "transactionResult": False}
+        topics = [{"name": "__consumer_offsets", "partitionIndexes": [0]}]
+        request = {"markers": [{**marker, "topics": topics}]}
+        recording.add("broker-1-txn-marker-sender", "WRITE_TXN_MARKERS", request, {"markers": []})
+    recording.init("a", 1)
+    found = History(recording.exchanges).found(GROUPS, OffsetAborted)
+    assert [each.offset for each in found] == [20] * is_marked
+    assert machine(recording).offsets.pending == []
 
 
 def test_a_later_commit_of_the_partition_wins_over_a_pending_one() -> None:
