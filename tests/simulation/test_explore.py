@@ -21,7 +21,11 @@ from brokertwin.simulation.explore.api import (
     Send,
     varied,
 )
-from brokertwin.simulation.explore.clients import IdempotentProducer, TransactionalProducer
+from brokertwin.simulation.explore.clients import (
+    GroupWorker,
+    IdempotentProducer,
+    TransactionalProducer,
+)
 from brokertwin.simulation.explore.invariants import (
     CellHolds,
     NoHangingTransaction,
@@ -191,6 +195,33 @@ def test_a_recalled_result_is_that_of_the_state(name: str, monkeypatch: pytest.M
     search(built_in()[name], states=150)
 
     assert counts[True] > counts[False] / 2
+
+
+def test_deadlines_of_others_do_not_keep_a_decision_from_being_recalled() -> None:
+    sessions = {"a": 10_000, "b": 10_000, "c": 20_000}
+    workers = tuple(GroupWorker(n, group=n, session_ms=ms) for n, ms in sessions.items())
+    cluster = Cluster(topics={"input": 1}, groups=tuple(sessions))
+    explorer = Explorer(Model(name="apart", about="", clients=workers, cluster=cluster))
+    first = explorer.first()
+    for other in (0, 1):
+        world = explorer.take(explorer.take(first, ("call", other, 0)), ("call", 2, 0))
+        assert world.clients[2].state != workers[2].start
+
+
+def test_an_invariant_that_depends_on_more_than_its_arguments_is_a_mistake() -> None:
+    class Moody(Invariant):
+        times = 0
+
+        def check(self, ghost: Any, view: Any) -> None:
+            self.times += 1
+            for partition in (0, 1)[:: 1 if self.times % 2 else -1]:
+                view.log(1, "orders", partition)
+
+    clients = IdempotentProducer("one", 2), IdempotentProducer("other", 2)
+    cluster = Cluster(topics={"orders": 2})
+    model = Model(name="moody", about="", clients=clients, cluster=cluster, invariants=(Moody(),))
+    with pytest.raises(ModelError, match=r"Moody\.check depends on more than its arguments"):
+        search(model)
 
 
 def test_taking_a_step_leaves_the_state_before_it_unchanged() -> None:

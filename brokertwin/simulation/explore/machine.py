@@ -414,10 +414,7 @@ class ForkableCell:
     def _is_due(self) -> bool:
         """True if a deadline is over without a further event."""
         now, known = self.cell.meta.now, pending.deadlines(self.tables.pending)
-        if known.first > now:
-            return False
-        earliest = known.earliest()
-        return earliest is not None and earliest[0] <= now
+        return known.first <= now and known.earliest(now) is not None
 
     def save(self) -> CellState:
         """Return the present state."""

@@ -35,6 +35,7 @@ from brokertwin.simulation.explore.machine import (
     response_code,
 )
 from brokertwin.simulation.explore.mistakes import ModelError, check_model, checked_sends
+from brokertwin.simulation.explore.recall import UnsteadyError
 from brokertwin.simulation.explore.requests import topic_id
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.delivery import MetadataRead
@@ -742,7 +743,11 @@ class Explorer:
                 raise ModelError(f"a ghost of {invariant.name} is not constant: {error}") from None
             key = "verdict", number, ghost, cell.broken, bool(cell.waiting)
             read = partial(self._verdict, cell, invariant, ghost)
-            text = self.machine.recalled(cell, key, read)
+            try:
+                text = self.machine.recalled(cell, key, read)
+            except UnsteadyError:
+                reason = "depends on more than its arguments"
+                raise ModelError(f"{invariant.name}.check {reason}") from None
             if text:
                 return f"{invariant.name}: {text}"
         return None
