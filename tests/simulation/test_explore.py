@@ -208,6 +208,21 @@ def test_deadlines_of_others_do_not_keep_a_decision_from_being_recalled() -> Non
         assert world.clients[2].state != workers[2].start
 
 
+def test_all_items_are_checked_after_messages_have_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    are_all = []
+
+    def checked(cell: Any, touched: Any) -> list[str]:
+        metadata = cell.tables.metadata
+        are_all.append(touched.keys("metadata", metadata) == metadata.keys())
+        return []
+
+    monkeypatch.setattr(machine, "check", checked)
+    search(built_in()["truncation-by-epoch"], states=200)
+
+    assert any(are_all)
+    assert not all(are_all)
+
+
 class Reads(NamedTuple):
     count: int
 
