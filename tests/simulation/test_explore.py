@@ -3,7 +3,7 @@
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -206,6 +206,49 @@ def test_deadlines_of_others_do_not_keep_a_decision_from_being_recalled() -> Non
     for other in (0, 1):
         world = explorer.take(explorer.take(first, ("call", other, 0)), ("call", 2, 0))
         assert world.clients[2].state != workers[2].start
+
+
+def test_all_items_are_checked_after_messages_have_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    are_all = []
+
+    def checked(cell: Any, touched: Any) -> list[str]:
+        metadata = cell.tables.metadata
+        are_all.append(touched.keys("metadata", metadata) == metadata.keys())
+        return []
+
+    monkeypatch.setattr(machine, "check", checked)
+    search(built_in()["truncation-by-epoch"], states=200)
+
+    assert any(are_all)
+    assert not all(are_all)
+
+
+class Reads(NamedTuple):
+    count: int
+
+
+class Writes(NamedTuple):
+    count: int
+
+
+def test_states_of_two_classes_with_equal_fields_are_two() -> None:
+    class Chooses(Client):
+        name, start = "one", None
+
+        def sends(self, state: Any) -> list[Send]:
+            if state is None:
+                return [requests.fetch("orders", 0, 0), requests.fetch("orders", 0, 1)]
+            return [requests.produce("orders", 0, "r0")] if isinstance(state, Writes) else []
+
+        def receives(self, state: Any, send: Send, response: Any) -> Any:
+            offset = send.body["topics"][0]["partitions"][0]["fetchOffset"] if not state else -1
+            return (Reads, Writes)[offset](1) if offset >= 0 else "done"
+
+    model = Model(
+        name="chooses", about="", clients=(Chooses(),), cluster=Cluster(topics={"orders": 1})
+    )
+
+    assert search(model).answered["PRODUCE", 0] == 1
 
 
 def test_an_invariant_that_depends_on_more_than_its_arguments_is_a_mistake() -> None:
