@@ -356,8 +356,8 @@ class Cell:
         self, until: int, event_time: int, rows: Rows, document: Event | bytes
     ) -> None:
         while self._deadlines.first <= until:
-            earliest = self._deadlines.earliest()
-            if earliest is None or earliest[0] > until:
+            earliest = self._deadlines.earliest(until)
+            if earliest is None:
                 return
             self.meta.now = max(self.meta.now, earliest[0])
             self._fire(earliest[1], event_time, rows, document)

@@ -168,13 +168,16 @@ class DeadlineHeap:
         if len(self.heap) > self._size_max:
             self._build()
 
-    def earliest(self) -> tuple[int, str] | None:
-        """Return the first running deadline; remove ended ones before it."""
+    def earliest(self, until: int = NEVER) -> tuple[int, str] | None:
+        """Return the first running deadline, None if it is after `until`; remove ended ones.
+
+        Items of later deadlines are not read.
+        """
         heap, table = self.heap, self._table
-        while heap and not _is_running(table, *heap[0]):
+        while heap and heap[0][0] <= until and not _is_running(table, *heap[0]):
             heapq.heappop(heap)
         self.first = heap[0][0] if heap else NEVER
-        return heap[0] if heap else None
+        return heap[0] if heap and self.first <= until else None
 
 
 def deadlines(table: Table) -> DeadlineHeap:

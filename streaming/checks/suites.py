@@ -19,8 +19,8 @@ OVERDUE_MS = 600_000
 
 No request is pending that long: Fetch and joins time out after at most five minutes by default.
 """
-ROW_ID = r"^.+/\d+/\d+/\d+$"
-"""Id of a row that a job wrote: cell, partition and offset of the event, and a number."""
+ROW_ID = r"^.+/\d+/\d+(?:\.\d+)?/\d+$"
+"""Id of a row that a job wrote: cell, `Position.place` of the event, and a number."""
 
 BATCHES_KEPT = 5
 """Remembered batches of a producer (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`)."""

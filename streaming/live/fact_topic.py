@@ -88,17 +88,14 @@ class FactTopic:
             self._writer.poll(0)
         self._flush()
 
-    def expire(self, now: int) -> None:
+    def expire(self) -> None:
         """Delete facts that have expired. Call it while no task reads or writes facts.
-
-        Args:
-            now: in ms since 1970.
 
         Raises:
             RuntimeError: Kafka does not accept the tombstones in time.
         """
         for cluster, facts in self.read().items():
-            for what, key in facts.expired(now):
+            for what, key in facts.expired():
                 named = msgspec.json.encode((cluster, what, key))
                 self._writer.produce(self._topic, None, named, PARTITION)
                 self._writer.poll(0)

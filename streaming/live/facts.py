@@ -5,7 +5,8 @@ repeats do not matter. A row of a busy second replaces that of `DELAYS_KEPT` sec
 
 Expiry: a fact that exchanges keep showing is written again each day. One of `EXPIRING` that none
 has shown for `FACTS_KEPT_MS` of event time is forgotten. The others are few: brokers, their logs,
-addresses and busy seconds, and settings of created topics.
+addresses and busy seconds, settings of created topics, and deletions of topics. A deletion explains
+what became of a group's offset, which may be as old as the group.
 
 Event time: a cluster's time is that up to which all of its logs are read. A log without new lines
 for `ALIVE_MS` of the micro-batches' time is not waited for.
@@ -37,7 +38,7 @@ REFRESHED_MS = 86_400_000
 FACTS_KEPT_MS = 8 * REFRESHED_MS
 """How long a fact is kept after it was shown: a day longer than any entity (`kinds`)."""
 
-EXPIRING = frozenset({"topic", "producer", "place", "presence", "fetch", "deleted"})
+EXPIRING = frozenset({"topic", "producer", "place", "presence", "fetch"})
 
 
 class FactRow(NamedTuple):
@@ -140,14 +141,18 @@ class ClusterFacts(msgspec.Struct):
         elif what == "fetch":
             follower, _, connection = rest.partition(" ")
             _without(known.fetched, f"{name} {follower}", connection)
-        elif what == "deleted":
-            topic, _, time = key.rpartition(" ")
-            times = known.deleted.pop(topic, [])
-            known.deleted |= {topic: kept} if (kept := [e for e in times if e != int(time)]) else {}
 
-    def expired(self, now: int) -> list[tuple[str, str]]:
-        """Return the kinds and keys of facts that no exchange has shown for long enough."""
-        since = self.event_time(now) - FACTS_KEPT_MS
+    def expired(self) -> list[tuple[str, str]]:
+        """Return the kinds and keys of facts that no exchange has shown for long enough.
+
+        The time is that of the last micro-batch with lines. After one that took longer than
+        `ALIVE_MS`, the log that is behind would not be waited for.
+        """
+        read_at = max(
+            (span.read_at for sources in self.spans.values() for span in sources.values()),
+            default=0,
+        )
+        since = self.event_time(read_at) - FACTS_KEPT_MS
         return [each for each, shown in self.shown.items() if shown < since]
 
     def _span(self, broker: int, source: str, new: LogSpan) -> None:

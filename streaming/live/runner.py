@@ -173,7 +173,7 @@ def run(
             due.taken(batch, time.monotonic())
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
         outputs.write(rows, batch, query_id(query.checkpoint))
-        fact_topic(query.client, query.topic(FACTS)).expire(int(time.time() * 1000))
+        fact_topic(query.client, query.topic(FACTS)).expire()
         counted[batch] = dict(counts.value)  # all tasks of the micro-batch have ended
         counted.pop(batch - COUNTS_KEPT, None)
 

@@ -3,7 +3,7 @@
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -21,7 +21,11 @@ from brokertwin.simulation.explore.api import (
     Send,
     varied,
 )
-from brokertwin.simulation.explore.clients import IdempotentProducer, TransactionalProducer
+from brokertwin.simulation.explore.clients import (
+    GroupWorker,
+    IdempotentProducer,
+    TransactionalProducer,
+)
 from brokertwin.simulation.explore.invariants import (
     CellHolds,
     NoHangingTransaction,
@@ -191,6 +195,76 @@ def test_a_recalled_result_is_that_of_the_state(name: str, monkeypatch: pytest.M
     search(built_in()[name], states=150)
 
     assert counts[True] > counts[False] / 2
+
+
+def test_deadlines_of_others_do_not_keep_a_decision_from_being_recalled() -> None:
+    sessions = {"a": 10_000, "b": 10_000, "c": 20_000}
+    workers = tuple(GroupWorker(n, group=n, session_ms=ms) for n, ms in sessions.items())
+    cluster = Cluster(topics={"input": 1}, groups=tuple(sessions))
+    explorer = Explorer(Model(name="apart", about="", clients=workers, cluster=cluster))
+    first = explorer.first()
+    for other in (0, 1):
+        world = explorer.take(explorer.take(first, ("call", other, 0)), ("call", 2, 0))
+        assert world.clients[2].state != workers[2].start
+
+
+def test_all_items_are_checked_after_messages_have_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    are_all = []
+
+    def checked(cell: Any, touched: Any) -> list[str]:
+        metadata = cell.tables.metadata
+        are_all.append(touched.keys("metadata", metadata) == metadata.keys())
+        return []
+
+    monkeypatch.setattr(machine, "check", checked)
+    search(built_in()["truncation-by-epoch"], states=200)
+
+    assert any(are_all)
+    assert not all(are_all)
+
+
+class Reads(NamedTuple):
+    count: int
+
+
+class Writes(NamedTuple):
+    count: int
+
+
+def test_states_of_two_classes_with_equal_fields_are_two() -> None:
+    class Chooses(Client):
+        name, start = "one", None
+
+        def sends(self, state: Any) -> list[Send]:
+            if state is None:
+                return [requests.fetch("orders", 0, 0), requests.fetch("orders", 0, 1)]
+            return [requests.produce("orders", 0, "r0")] if isinstance(state, Writes) else []
+
+        def receives(self, state: Any, send: Send, response: Any) -> Any:
+            offset = send.body["topics"][0]["partitions"][0]["fetchOffset"] if not state else -1
+            return (Reads, Writes)[offset](1) if offset >= 0 else "done"
+
+    model = Model(
+        name="chooses", about="", clients=(Chooses(),), cluster=Cluster(topics={"orders": 1})
+    )
+
+    assert search(model).answered["PRODUCE", 0] == 1
+
+
+def test_an_invariant_that_depends_on_more_than_its_arguments_is_a_mistake() -> None:
+    class Moody(Invariant):
+        times = 0
+
+        def check(self, ghost: Any, view: Any) -> None:
+            self.times += 1
+            for partition in (0, 1)[:: 1 if self.times % 2 else -1]:
+                view.log(1, "orders", partition)
+
+    clients = IdempotentProducer("one", 2), IdempotentProducer("other", 2)
+    cluster = Cluster(topics={"orders": 2})
+    model = Model(name="moody", about="", clients=clients, cluster=cluster, invariants=(Moody(),))
+    with pytest.raises(ModelError, match=r"Moody\.check depends on more than its arguments"):
+        search(model)
 
 
 def test_taking_a_step_leaves_the_state_before_it_unchanged() -> None:

@@ -37,7 +37,7 @@ METRICS: dict[str, Described] = {
         "Error codes in responses since the start; a response may have several", ("api", "error")
     ),
     "brokertwin_batch": Described("Number of the newest micro-batch"),
-    "brokertwin_batch_events": Described("Events in the newest micro-batch"),
+    "brokertwin_batch_events": Described("Rows of its topics in the newest micro-batch"),
     "brokertwin_batch_seconds": Described("Duration of the newest micro-batch"),
     "brokertwin_batch_time_seconds": Described(
         "End of the newest micro-batch, in seconds since 1970"

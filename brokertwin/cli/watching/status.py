@@ -23,9 +23,9 @@ class Point(msgspec.Struct, frozen=True):
 
     Attributes:
         time_ms: its end, in ms since 1970.
-        rate: events or responses per second.
+        rate: rows of `requests`, or responses, per second.
         seconds: duration of the micro-batch; 0 for a gateway.
-        lag: events not yet in a micro-batch; 0 for a gateway.
+        lag: rows of `requests` not yet in a micro-batch; 0 for a gateway.
     """
 
     time_ms: int
@@ -72,9 +72,9 @@ class OfJob(msgspec.Struct, frozen=True):
     Attributes:
         batch: its number; -1 before the first.
         batch_time_ms: when its end was observed; -1 before the first.
-        batch_events: events in it.
+        batch_events: rows of `requests` in it; a pack is one.
         batch_seconds: its duration.
-        lag: events in `requests` that are not in a committed micro-batch, now.
+        lag: rows of `requests` that are not in a committed micro-batch, now.
         rows: rows by topic since the job's start.
         state_bytes: size of the cells that were processed since then.
         fetch_session_partitions: partitions cached in the sessions of these cells.
@@ -242,7 +242,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         name: the prefix of a job or a live audit, or the gateway's cluster.
         time_ms: current time, in ms since 1970.
         started_ms: start time.
-        rate: recent events or responses per second (`rates.py`).
+        rate: recent rows or responses per second (`rates.py`).
         responses: count by API, since the start.
         errors: by API and error, since the start; a response can have several.
         points: the last points, oldest first.

@@ -414,10 +414,7 @@ class ForkableCell:
     def _is_due(self) -> bool:
         """True if a deadline is over without a further event."""
         now, known = self.cell.meta.now, pending.deadlines(self.tables.pending)
-        if known.first > now:
-            return False
-        earliest = known.earliest()
-        return earliest is not None and earliest[0] <= now
+        return known.first <= now and known.earliest(now) is not None
 
     def save(self) -> CellState:
         """Return the present state."""
@@ -481,7 +478,7 @@ class ForkableCell:
             if is_present:
                 self._present = known
             if self._is_checked and not waiting:
-                broken = self._broken(known, decision.touched)
+                broken = self._broken(known, None if state.waiting else decision.touched)
                 known = known._replace(broken=broken) if broken else known
             self._states.put(numbers[0], known)
         if is_present:
@@ -489,11 +486,11 @@ class ForkableCell:
         return known
 
     def _broken(
-        self, state: CellState, touched: tuple[tuple[str, tuple[str, ...]], ...]
+        self, state: CellState, touched: tuple[tuple[str, tuple[str, ...]], ...] | None
     ) -> tuple[str, ...]:
-        """Check the items that the last step changed; the others hold as before it."""
-        key = state.now, "check", touched
-        return self.recalled(state, key, lambda: tuple(check(self.cell, Touched(dict(touched)))))
+        """Check the items that the last step changed; all if the state before was not checked."""
+        key, seen = (state.now, "check", touched), None if touched is None else dict(touched)
+        return self.recalled(state, key, lambda: tuple(check(self.cell, Touched(seen))))
 
 
 def _changed(tables: Tables, changes: Mapping[str, Changes]) -> Tables:

@@ -20,6 +20,10 @@ RESULTS_MAX = 30_000
 """Recalled results, about 3 kB each, before all are forgotten."""
 
 
+class UnsteadyError(Exception):
+    """A computation has used other items than before, although the former ones were the same."""
+
+
 class NotingTable(Table):
     """A table that notes which items are used, also those that are written."""
 
@@ -86,7 +90,11 @@ class Recall:
         return found
 
     def compute(self, items: Tables, key: Hashable, act: Callable[[], Any]) -> Any:
-        """Return the result of `act` in the loaded state `items`, and keep it. It is never None."""
+        """Return the result of `act` in the loaded state `items`, and keep it. It is never None.
+
+        Raises:
+            UnsteadyError: `act` depends on more than the items.
+        """
         tables, notes = self._tables, self._notes
         tables.tails.clear()
         for name in items:
@@ -101,8 +109,11 @@ class Recall:
         branches, branch = self._known, key
         for place in notes:
             node = branches.setdefault(branch, Node(place))
-            assert type(node) is Node and node.place == place, "decided by more than the items"
+            if type(node) is not Node or node.place != place:
+                raise UnsteadyError(f"{key} depends on more than the items")
             branches, branch = node.after, value_at(items, place)
+        if type(branches.get(branch)) is Node:
+            raise UnsteadyError(f"{key} depends on more than the items")
         branches[branch] = result
         return result
 

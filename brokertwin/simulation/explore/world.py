@@ -35,6 +35,7 @@ from brokertwin.simulation.explore.machine import (
     response_code,
 )
 from brokertwin.simulation.explore.mistakes import ModelError, check_model, checked_sends
+from brokertwin.simulation.explore.recall import UnsteadyError
 from brokertwin.simulation.explore.requests import topic_id
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.delivery import MetadataRead
@@ -215,7 +216,7 @@ class Explorer:
         self._ids = {name: at for at, name in enumerate(model.cluster.transactional_ids)}
         self.view = View(self.machine, model)
         self._now = T0
-        self._offers: Recent[tuple[int, Any], tuple[Send, ...]] = Recent(KNOWN_MAX)
+        self._offers: Recent[tuple[int, type, Any], tuple[Send, ...]] = Recent(KNOWN_MAX)
 
     def _overriding(self, method: str) -> list[tuple[int, Invariant]]:
         """Return the invariants with a method of their own, and their numbers."""
@@ -277,7 +278,8 @@ class Explorer:
             a, b = self._numbers[one], self._numbers[other]
             clients[a], clients[b] = clients[b], clients[a]
         try:
-            encoded = _encode((clients, world.left, world.ghosts))
+            kinds = [type(run.state).__name__ for run in clients]  # equal fields do not show them
+            encoded = _encode((clients, kinds, world.left, world.ghosts))
         except TypeError as error:
             raise ModelError(f"a state or a ghost is not constant: {error}") from None
         text = _exchanged(encoded, exchange)
@@ -315,15 +317,15 @@ class Explorer:
 
     def sends(self, world: World, number: int) -> tuple[Send, ...]:
         """Return the requests that a client may send."""
-        key = number, world.clients[number].state
-        client = self.model.clients[number]
+        client, state = self.model.clients[number], world.clients[number].state
+        key = number, type(state), state
         try:
             known = self._offers.get(key)
         except TypeError as error:
             raise ModelError(f"a state of {client.name} is not constant: {error}") from None
         if known is None:
             owner = f"{type(client).__name__}.sends"
-            known = checked_sends(owner, client.sends(key[1]), self._settings.brokers)
+            known = checked_sends(owner, client.sends(state), self._settings.brokers)
             self._offers.put(key, known)
         return known
 
@@ -742,7 +744,11 @@ class Explorer:
                 raise ModelError(f"a ghost of {invariant.name} is not constant: {error}") from None
             key = "verdict", number, ghost, cell.broken, bool(cell.waiting)
             read = partial(self._verdict, cell, invariant, ghost)
-            text = self.machine.recalled(cell, key, read)
+            try:
+                text = self.machine.recalled(cell, key, read)
+            except UnsteadyError:
+                reason = "depends on more than its arguments"
+                raise ModelError(f"{invariant.name}.check {reason}") from None
             if text:
                 return f"{invariant.name}: {text}"
         return None

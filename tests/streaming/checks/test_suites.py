@@ -46,7 +46,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "offsets": dict(
         zip(
             suites.COLUMNS["offsets"],
-            ("a/0/1/0", 0, 0, "a", "g", "t", 0, 4, -1, 5, False),
+            ("a/0/1.2/0", 0, 0, "a", "g", "t", 0, 4, -1, 5, False),
             strict=True,
         )
     ),
@@ -106,7 +106,7 @@ PLANTED: dict[str, Planted] = {
     ],
     "offsets": [
         *((NULL, n, None) for n in ("id", "cluster", "groupId", "topic", "topicPartition")),
-        (UNIQUE, "id", "a/0/1/0"),
+        (UNIQUE, "id", "a/0/1.2/0"),
         ("column_values_to_match_regex", "id", "forged-1"),
         (BETWEEN, "topicPartition", -1),
         (BETWEEN, "committedOffset", -1),

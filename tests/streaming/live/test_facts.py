@@ -139,12 +139,10 @@ def shown_at(time: int) -> list[RecordedExchange]:
         "topics": [{"name": "orders", "partitions": [{"partitionIndex": 3}]}],
     }
     topics = {"topics": [{"name": "orders", "topicId": "T"}]}
-    deleted = {"responses": [{"name": "old", "topicId": "O", "errorCode": 0}]}
     line = RecordedRequest("x:1", time, time, 1, "c", "", "x", "TXN_OFFSET_COMMIT", 3)
     return [
         RecordedExchange(line, commit, {}),
         RecordedExchange(msgspec.structs.replace(line, api="METADATA"), {}, topics),
-        RecordedExchange(msgspec.structs.replace(line, api="DELETE_TOPICS"), {}, deleted),
         heartbeat(1, time),
         fetch(time, 0.0),
     ]
@@ -158,17 +156,40 @@ def test_facts_expire_when_no_exchange_has_shown_them_for_long_enough() -> None:
         for row in rows:
             facts.add(encoded(row))
         assert {each.what for each in rows} >= EXPIRING, "each is written again every day"
-        for what, key in facts.expired(last):
+        for what, key in facts.expired():
             facts.forget(what, key)
         of_days = FACTS_KEPT_MS // REFRESHED_MS + 1
-        assert len(facts.shown) <= 5 + 3 * of_days, "deletions and states have a time in the key"
+        assert len(facts.shown) <= 4 + of_days, "a broker's state has a time in the key"
     assert [*facts.known.places[7]] == [("billing", "orders", 3)]
     later = last + FACTS_KEPT_MS + 1
     read(facts, "x/0", (1, later, later), now=later)
-    for what, key in facts.expired(later):
+    for what, key in facts.expired():
         facts.forget(what, key)
     known = facts.known
     assert not facts.shown
-    assert not (known.topics or known.producers or known.places or known.deleted)
+    assert not (known.topics or known.producers or known.places)
     assert not (known.fetched or known.presences)
     assert known.is_covered(1, NOW, later), "the span of a log does not expire"
+
+
+def test_facts_do_not_expire_before_the_log_that_is_behind_is_read() -> None:
+    """The micro-batch takes longer than a log is waited for."""
+    facts, ahead = ClusterFacts(), NOW + 2 * FACTS_KEPT_MS
+    facts.add(FactRow("shop", "topic", "T", "orders", NOW))
+    read(facts, "requests/0", (1, NOW, ahead), (2, NOW, NOW))
+    assert not facts.expired()
+    read(facts, "requests/0", (1, NOW, ahead), now=NOW + ALIVE_MS + 1)
+    assert facts.expired() == [("topic", "T")], "no agent ships the log of broker 2"
+
+
+def test_a_deletion_is_known_as_long_as_a_group_may_have_offsets() -> None:
+    line = RecordedRequest("x:1", NOW, NOW, 1, "c", "", "x", "DELETE_TOPICS", 6)
+    deleted = {"responses": [{"name": "old", "topicId": "O", "errorCode": 0}]}
+    facts, later = ClusterFacts(), NOW + 2 * FACTS_KEPT_MS
+    for row in learned("shop", "x/0", [RecordedExchange(line, {}, deleted)], facts, NOW):
+        facts.add(row)
+    read(facts, "x/0", (1, later, later), now=later)
+    for what, key in facts.expired():
+        facts.forget(what, key)
+    assert not facts.shown
+    assert facts.known.was_deleted("old", NOW, later)

@@ -100,6 +100,7 @@ def check_repeated(
     with pytest.raises(KafkaException):
         former.write(outputs(rows_of(found[2:])), 2, QUERY)
     again.write(outputs(rows_of(found[2:])), 0, OTHER_QUERY)
+    LiveOutputs(live, None)  # waits for the markers, which Kafka writes after it answers EndTxn
     assert len(rows(live, "findings")) == 4
 
 
