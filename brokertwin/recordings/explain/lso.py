@@ -63,7 +63,7 @@ def ending_of(stable: StableOffset, key: str) -> list[str]:
         return []
     offsets = f"last stable offset {stable.stable}, high watermark {stable.high_watermark}"
     if stable.since is None:
-        return [f"{offsets}: no transaction holds back consumers of {key}"]
+        return [f"{offsets} in the last Fetch: no transaction held back consumers of {key}"]
     lines = [f"{offsets}: {stable.high_watermark - stable.stable} records behind"]
     holder = stable.holder
     if holder is None:

@@ -145,7 +145,7 @@ def test_explain_lso_names_the_transaction_its_client_and_who_waits() -> None:
     assert lines[1].startswith("it is held back by producer settle: its transaction is open since")
     assert lines[2] == "waiting for it: client ledger-reader (isolation.level=read_committed)"
     (line,) = LsoTimeline(History(exchanges).recording, "payments-0").ending()
-    assert line.endswith("no transaction holds back consumers of payments-0")
+    assert line.endswith("no transaction held back consumers of payments-0")
 
 
 def test_a_produce_that_is_answered_after_its_end_txn_belongs_to_that_transaction() -> None:
