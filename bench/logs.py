@@ -87,7 +87,8 @@ class Traffic:
         self._ends = [[0] * PARTITIONS for _ in range(TOPICS)]
         self._sent = [0] * TRANSACTIONAL_IDS
         self._epochs = [0] * TRANSACTIONAL_IDS
-        self._clients: dict[tuple[str, int], int] = {}
+        self._hosts: dict[str, int] = {}
+        self._connections: dict[tuple[str, int], int] = {}
         self._numbers: dict[int, int] = {}
         self._sessions: dict[tuple[str, int], list[int]] = {}
         self._count = 0
@@ -104,9 +105,10 @@ class Traffic:
         self, broker: int, client: str, api: tuple[int, str, int], request: str, response: str
     ) -> tuple[int, str]:
         key, name, version = api
-        index = self._clients.setdefault((client, broker), len(self._clients))
+        host = self._hosts.setdefault(client, len(self._hosts))
+        index = self._connections.setdefault((client, broker), len(self._connections))
         number = self._numbers[index] = self._numbers.get(index, 0) + 1
-        connection = f"10.0.0.{broker}:9092-10.0.1.{index % 250}:{40000 + index}-0-{index}"
+        connection = f"10.0.0.{broker}:9092-10.0.1.{host}:{40000 + index}-0-{index}"
         self._count += 1
         at = START + timedelta(milliseconds=self._count * 1000 // LINES_A_SECOND)
         stamp = f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}"
