@@ -1,6 +1,4 @@
-"""The seed's figures, drawn from runs: the pages show the same."""
-
-from pathlib import Path
+"""The seed's figures, drawn from runs: the pages and `figures.md` show the same."""
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.client_loop import Action, Connected, NetworkEvent, ResponseReceived, Send
@@ -14,22 +12,16 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.timeline import Timeline
 from tests.support.bench_network import FIRST_PORT, BenchNetwork, World
 from tests.support.connect_world import GROUP, ConnectWorld
+from tests.support.figures import FIGURES, PAGES, figure
 from tests.support.machine import Bench
-from tests.support.sources import ROOT
 from tests.support.streams_world import StreamsWorld
 from tests.support.topologies import copying
 
-PAGES = ROOT / "docs" / "systems"
 TOPIC = "test"
 STEP_MS, CONNECT_MS, RESPONSE_MS = 10, 120, 180
 WAITS, LINGERS = "1 send waits", "6 batch waits"
 REQUESTED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
 CONNECTS = {-1: "2 connects to -1", 0: "7 connects to 0"}
-
-
-def figure(page: Path, heading: str) -> list[str]:
-    below = page.read_text().partition(f"{heading}\n")[2]
-    return below.split("```text\n")[1].partition("\n```")[0].splitlines()
 
 
 class SlowNetwork:
@@ -136,7 +128,7 @@ def test_figure_1_only_the_first_message_waits_for_metadata() -> None:
         "PRODUCE",
     ]
     drawn = made.timeline.picture(made.bench.now, 66)
-    assert drawn == figure(PAGES / "producer_client.md", "## Two messages")
+    assert drawn == figure(FIGURES, "Two messages")
 
 
 def test_figure_3_consumers_and_workers_are_members_of_groups_at_one_coordinator() -> None:
@@ -166,7 +158,7 @@ def test_figure_3_consumers_and_workers_are_members_of_groups_at_one_coordinator
         for group in described["groups"]
     }
     assert reported == {"billing": ("consumer", "range", 2), GROUP: ("connect", "sessioned", 2)}
-    assert made.timeline.picture(made.now) == figure(PAGES / "connect.md", "## Two kinds of groups")
+    assert made.timeline.picture(made.now) == figure(FIGURES, "Consumers and workers")
 
 
 def coordinator_of(world: World) -> int:
@@ -201,7 +193,7 @@ def test_figure_6_a_dead_consumers_partition_moves_to_the_other() -> None:
     (left,) = members.values()
     assert len(left.subscription.assigned) == 2
     assert timeline.twice() == []
-    assert timeline.picture(world.now) == figure(PAGES / "consumer.md", "### One dies")
+    assert timeline.picture(world.now) == figure(PAGES / "clients.md", "killed after five seconds")
 
 
 def shared_and_killed(made: StreamsWorld, threads: int, runs_ms: int) -> list[str]:
@@ -220,7 +212,7 @@ def shared_and_killed(made: StreamsWorld, threads: int, runs_ms: int) -> list[st
 def test_figures_4_and_6_six_tasks_on_three_threads_and_one_dies() -> None:
     made = StreamsWorld(copying("t"), {"t": 6, "out": 1})
     drawn = shared_and_killed(made, threads=3, runs_ms=6_500)
-    assert drawn == figure(PAGES / "streams.md", "## Who runs which task")
+    assert drawn == figure(PAGES / "streams.md", "Six tasks on three threads")
 
 
 def test_figure_4_threads_are_added_and_removed_while_the_others_run() -> None:
@@ -242,4 +234,4 @@ def test_figure_4_threads_are_added_and_removed_while_the_others_run() -> None:
 def test_figures_5_to_6_one_of_two_threads_with_two_topics_dies() -> None:
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     drawn = shared_and_killed(made, threads=2, runs_ms=3_000)
-    assert drawn == figure(PAGES / "streams.md", "### Two topics")
+    assert drawn == figure(FIGURES, "One of two threads")

@@ -167,7 +167,8 @@ def read_log(data: bytes) -> None:
     lines = (
         SourceLine("any.log", number, text) for number, text in enumerate(data.splitlines(), 1)
     )
-    for made in FormatReader(Origin("any.log")).read(line for line in lines if line.text.strip()):
+    filled = (line for line in lines if line.text.strip())
+    for made in FormatReader(Origin("any.log")).read(filled, True):
         if isinstance(made, Document):
             made.encoded()
 

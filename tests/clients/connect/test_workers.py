@@ -14,9 +14,7 @@ from tests.support.connect_world import (
     ConnectWorld,
     Worker,
 )
-from tests.support.sources import ROOT
-
-PAGE = ROOT / "docs" / "systems" / "connect.md"
+from tests.support.figures import FIGURES, PAGES, figure
 
 
 def layout(workers: int, tasks: int) -> ConnectWorld:
@@ -125,10 +123,6 @@ def test_example_14_task_counts_change_while_others_continue() -> None:
     assert world.moves - moves <= 8
 
 
-def figure(number: int) -> list[str]:
-    return PAGE.read_text().split("```text\n")[number].partition("\n```")[0].splitlines()
-
-
 def test_the_pages_picture_of_the_layouts_is_a_run() -> None:
     world = ConnectWorld()
     world.submit("sink", 2)
@@ -139,7 +133,7 @@ def test_the_pages_picture_of_the_layouts_is_a_run() -> None:
         world.wait(pause_ms)
         world.start()
     world.wait(8_000)
-    assert world.timeline.picture(world.now) == figure(1)
+    assert world.timeline.picture(world.now) == figure(FIGURES, "Workers start")
 
 
 def test_the_pages_picture_of_a_killed_worker_is_a_run() -> None:
@@ -148,7 +142,9 @@ def test_the_pages_picture_of_a_killed_worker_is_a_run() -> None:
     world.wait(3_000)
     world.crash(follower(world))
     world.wait(15_000)
-    assert world.timeline.picture(world.now) == figure(2)
+    assert world.timeline.picture(world.now) == figure(
+        PAGES / "streams.md", "workers is killed at 3 s"
+    )
 
 
 def test_a_worker_whose_session_ends_while_joining_stops_tasks_first() -> None:
