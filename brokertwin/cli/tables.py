@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
@@ -29,11 +30,11 @@ _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[-/]) ?| ")
 _NUMBER = re.compile(r"-?[\d,]+(\.\d+)?( [kMGT]?B)?|-")
 
 
+@dataclass
 class _Column:
-    def __init__(self, header: str, values: list[str], is_whole: bool) -> None:
-        self.header = header
-        self.values = values
-        self.is_whole = is_whole
+    header: str
+    values: list[str]
+    is_whole: bool
 
     @cached_property
     def is_number(self) -> bool:

@@ -149,6 +149,7 @@ NO_MEMBERS = re.compile(
     r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
 )
 NO_OFFSET = "-"
+MISFIT = "the row does not fit the columns of the table"
 
 
 class PastedOffsets:
@@ -335,6 +336,8 @@ class PastedOffsets:
     # tables
 
     def _of_confluent(self, cells: list[str]) -> None:
+        if len(cells) != len(self._cells):
+            raise ValueError(MISFIT)
         row = dict(zip(self._cells, cells, strict=True))
         key = OffsetKey(row["Consumer Group"], row["Topic"], int(row["Partition"]))
         if (offset := int(row["Current Offset"])) >= 0:
@@ -356,7 +359,7 @@ class PastedOffsets:
         ]
         rows = [each for each in rows if _is_row(each)]
         if not rows:
-            raise ValueError("the row does not fit the columns of the table")
+            raise ValueError(MISFIT)
         row = next(filter(_has_its_lag, rows), rows[0])
         group = self._named(row.get("GROUP"))
         if row["CURRENT-OFFSET"].isdecimal():

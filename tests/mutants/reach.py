@@ -35,7 +35,7 @@ class Reach(NamedTuple):
         direct = {test for line in lines for test in of_file.get(line, ())}
         files = {test.partition("::")[0] for test in direct}
         others = {each for each in self.seconds if each.partition("::")[0] in files} - direct
-        chosen = []
+        chosen: list[str] = []
         for test in (*sorted(direct, key=lambda each: self.seconds[each]), *sorted(others)):
             budget_s -= self.seconds[test]
             if budget_s < 0 and chosen:

@@ -415,10 +415,12 @@ def test_table_of_kafkactl_names_no_group() -> None:
     assert (pasted.described, "--group" in pasted.unread[2]) == ({}, True)
 
 
-def test_row_of_the_confluent_cli_that_was_cut_is_not_read() -> None:
+@pytest.mark.parametrize("change", [("| scans |         0", "| scans"), ("parcels", "par|cels")])
+def test_row_of_the_confluent_cli_with_other_columns_is_not_read(change: tuple[str, str]) -> None:
     header, line, row, _ = CONFLUENT.splitlines()
-    _, pasted = read(header, line, row.rpartition("|")[0])
-    assert (pasted.described, [*pasted.unread]) == ({}, [3])
+    _, pasted = read(header, line, row.replace(*change))
+    assert pasted.described == {}
+    assert pasted.unread == {3: "the row does not fit the columns of the table"}
 
 
 @pytest.mark.parametrize(

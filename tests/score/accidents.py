@@ -6,7 +6,6 @@ warnings and errors are false. `make record NAME=score/member_killed` records on
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -35,9 +34,9 @@ SESSION_S = SESSION_MS / 1000
 
 class Accident(NamedTuple):
     run: Callable[[RealCluster], None]
-    must: tuple[Said, ...] = ()
-    may: tuple[Said, ...] = ()
-    settings: Mapping[str, str] = MappingProxyType({**SETTINGS, **HASTY})
+    must: tuple[Said, ...]
+    may: tuple[Said, ...]
+    settings: Mapping[str, str]
 
 
 ACCIDENTS: dict[str, Accident] = {}
@@ -50,10 +49,10 @@ BROKER_GONE: tuple[Said, ...] = (
 
 
 def accident(
-    *must: Said, may: tuple[Said, ...] = ()
+    *must: Said, may: tuple[Said, ...] = (), settings: Mapping[str, str] = HASTY
 ) -> Callable[[Callable[[RealCluster], None]], Callable[[RealCluster], None]]:
     def add(run: Callable[[RealCluster], None]) -> Callable[[RealCluster], None]:
-        ACCIDENTS[run.__name__] = Accident(run, must, may)
+        ACCIDENTS[run.__name__] = Accident(run, must, may, {**SETTINGS, **settings})
         return run
 
     return add
@@ -318,7 +317,10 @@ def share_records_given_up(cluster: RealCluster) -> None:
     member.close()
 
 
-@accident(may=(("isr-shrunk", "*"), ("leader-changed", "*")))
+@accident(
+    may=(("isr-shrunk", "*"), ("leader-changed", "*")),
+    settings={"replica.fetch.wait.max.ms": "5000", "log.cleaner.backoff.ms": "15000"},
+)
 def clean(cluster: RealCluster) -> None:
     """Ten minutes of clients with default times, and two rolling restarts."""
     cluster.topic("orders", partitions=3)
@@ -360,8 +362,3 @@ def clean(cluster: RealCluster) -> None:
             cluster.start(broker)
             wait_s(60)
     wait_s(45)
-
-
-ACCIDENTS["clean"] = ACCIDENTS["clean"]._replace(
-    settings={**SETTINGS, "replica.fetch.wait.max.ms": "5000", "log.cleaner.backoff.ms": "15000"}
-)

@@ -213,13 +213,13 @@ class Reached:
         for code in self._called:
             if "/state/" in code.co_filename:
                 by_file[code.co_filename].add(code.co_qualname)
-        missing_rules = {}
+        by_module = {}
         for file, reached in sorted(by_file.items()):
             module = compile(Path(file).read_text(encoding="utf-8"), file, "exec")
             names = {each for each in _functions(module) if "<" not in each}
             if missing := sorted(names - reached):
-                missing_rules["state/" + file.rpartition("/state/")[2]] = missing
-        return missing_rules
+                by_module["state/" + file.rpartition("/state/")[2]] = missing
+        return by_module
 
 
 def _functions(code: Any) -> Iterator[str]:

@@ -95,12 +95,12 @@ def _transactions(where: Where, key: str) -> "Subject":
 def _of_producer(where: Where, key: str, timeline: "type[ProducerTimeline]") -> "Subject":
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
 
-    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+    def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         made = timeline(_exchanges(where, needed), key)
         return made, {made.entity.name} - {""}
 
     apis = (*OF_MEMBERS, *OF_PRODUCERS) if not key.isdecimal() else OF_MEMBERS
-    return _narrowed(where, key, apis, found)
+    return _narrowed(where, key, apis, subject_of)
 
 
 def _partitions(where: Where, key: str) -> "Subject":
@@ -108,13 +108,13 @@ def _partitions(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
     from brokertwin.recordings.observed.watching import watch
 
-    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+    def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         with source_of(where, needed=needed) as source:
             made = PartitionTimeline(watch(source, where.headers()), key)
         return made, made.topics | made.transactional_ids
 
     topic, fields = key.rpartition("-")[0], ("transactionalId",)
-    return _narrowed(where, topic, (*OF_MEMBERS, *OF_PRODUCERS), found, fields)
+    return _narrowed(where, topic, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
 
 
 def _stable_offsets(where: Where, key: str) -> "Subject":
@@ -128,12 +128,12 @@ def _groups(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.groups import GroupTimeline
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS
 
-    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+    def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         recording = _recording(where, with_logged=True, needed=needed)
         made = GroupTimeline(recording.exchanges, key, recording.logged)
         return made, made.transactional_ids
 
-    return _narrowed(where, key, (*OF_MEMBERS, "END_TXN"), found)
+    return _narrowed(where, key, (*OF_MEMBERS, "END_TXN"), subject_of)
 
 
 def _sessions(where: Where, key: str) -> "Subject":
@@ -146,13 +146,13 @@ def _clients(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.clients import ClientTimeline
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
 
-    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+    def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         made = ClientTimeline(_exchanges(where, needed), key)
         everything = {""} if made.lost_sessions else set()
         return made, everything | {*made.producers, *made.groups}
 
     fields = "groupId", "transactionalId"
-    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), found, fields)
+    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
 
 
 def _narrowed(

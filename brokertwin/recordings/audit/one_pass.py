@@ -130,7 +130,7 @@ class PassedFindings(FoldedFindings):
     """What the machines found in one pass.
 
     Args:
-        found: the findings by kind of entity, in order.
+        findings: those of the machines, by kind of entity, in order.
         signs: signs of life of the brokers.
         time: the last moment, in ms since 1970.
         span: when the first request arrived, and the last response was sent, in ms since 1970.
@@ -210,20 +210,19 @@ def judged(
         jobs: maximum number of processes.
         on_exchanges: called with the number of exchanges that were judged, from time to time.
     """
-    shares = shares_of(jobs)
+    shares, facts = shares_of(jobs), spool.facts()
     if len(shares) == 1:
-        return _judged(spool, KINDS, on_exchanges)
+        return _judged(spool, facts, KINDS, on_exchanges)
     from concurrent.futures import wait
     from multiprocessing import RawArray
 
     from brokertwin.processes import Forked
 
-    spool.facts()
     spool.flush()
     counts = RawArray("Q", len(shares))
 
     def judge(at: int) -> PassedFindings:
-        return _judged(spool, shares[at], lambda count: counts.__setitem__(at, count))
+        return _judged(spool, facts, shares[at], lambda count: counts.__setitem__(at, count))
 
     with Forked(len(shares), judge) as pool:
         futures = [pool.do(at) for at in range(len(shares))]
@@ -241,9 +240,12 @@ def shares_of(jobs: int) -> list[list[str]]:
 
 
 def _judged(
-    spool: Spool, names: Collection[str], on_exchanges: Callable[[int], object]
+    spool: Spool,
+    facts: SpooledFacts,
+    names: Collection[str],
+    on_exchanges: Callable[[int], object],
 ) -> PassedFindings:
-    machines = OnePass(spool.facts(), apis=spool.apis, names=names)
+    machines = OnePass(facts, apis=spool.apis, names=names)
     apis = None if CLIENTS.name in names else {api for name in names for api in KINDS[name].apis}
     machines.take(spool.of(apis, on_exchanges))
     machines.expire()

@@ -114,8 +114,8 @@ def sequences(history: EntityHistory) -> Iterator[AuditFinding]:
     for findings in grouped(refused, lambda each: (each.error, each.subject)):
         is_gap = findings[0].error == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         why = "out of order" if is_gap else "older than the last five"
-        batches_ = counted(len(findings), "batch", "batches")
-        said = f"{batches_} of {clients_of(findings)} refused as {why}"
+        many = counted(len(findings), "batch", "batches")
+        said = f"{many} of {clients_of(findings)} refused as {why}"
         shown = said_of(findings[0])
         first = f"; first: {shown}" if shown else ""
         yield AuditFinding.of(findings, f"{said}{first}.")

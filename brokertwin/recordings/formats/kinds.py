@@ -172,7 +172,10 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         "packet capture",
         "Record traffic with `brokertwin capture` instead.",
-        (rb"^(?:\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\x0a\x0d\x0d\x0a)",),
+        (
+            rb"^(?:\xd4\xc3\xb2\xa1|\x4d\x3c\xb2\xa1|\xa1\xb2(?:\xc3\xd4|\x3c\x4d))",
+            rb"^[\0-\xff]{4}(?:\x4d\x3c\x2b\x1a|\x1a\x2b\x3c\x4d)",  # pcapng begins with \n\r\r\n
+        ),
     ),
     (
         "Kafka's server.log",

@@ -295,7 +295,13 @@ class FormatReader:
         """Handle a text with zero or more entries."""
         if around.depth > NESTING_MAX:
             raise UnreadableError("nested", f"the line is in more than {NESTING_MAX} wrappers")
-        text.decode("utf-8")
+        try:
+            text.decode("utf-8")
+        except UnicodeDecodeError:
+            kind = kind_of(text) if b"\0" in text else None
+            if kind is None:
+                raise
+            raise UnreadableError(kind.name) from None
         at = 0
         while (start := start_in(text, at)) is not None:
             if start.quote:

@@ -171,20 +171,22 @@ def order_of_dates(texts: Iterable[bytes], now: datetime | None = None) -> Order
     time.
     """
     now = now or datetime.now(UTC)
-    orders = dict.fromkeys(match.groups() for text in texts for match in _AMBIGUOUS.finditer(text))
+    examples = dict.fromkeys(
+        match.groups() for text in texts for match in _AMBIGUOUS.finditer(text)
+    )
     likely: dict[tuple[datetime, ...], DateOrder] = {}
     for order in DateOrder:
         with suppress(ValueError):
-            dates = tuple(datetime(*_in_order(order, *date), tzinfo=UTC) for date in orders)
+            dates = tuple(datetime(*_in_order(order, *date), tzinfo=UTC) for date in examples)
             likely.setdefault(dates, order)
-    if not likely or not orders:
+    if not likely or not examples:
         return OrderFound(DateOrder.MONTH_FIRST)
     scored = sorted(
         ((_strangeness(dates, now), order) for dates, order in likely.items()),
         key=lambda each: each[0],
     )
     (likeliest, order), *others = scored
-    first, sep, second, year = (part.decode() for part in next(iter(orders)))
+    first, sep, second, year = (part.decode() for part in next(iter(examples)))
     return OrderFound(
         order,
         sep.join((first, second, year)),

@@ -196,8 +196,8 @@ def _body(key: int, text: str, at: int) -> tuple[Any, int]:
 
 def _behind(text: str, at: int) -> int:
     """Return where the response or the rest begins after an unreadable body."""
-    place = text.find(_RESPONSE, at)
-    return place if place >= 0 else at
+    begin = text.find(_RESPONSE, at)
+    return begin if begin >= 0 else at
 
 
 def _rest(text: str, connection: str, duration: float) -> Fields:

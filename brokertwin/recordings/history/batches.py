@@ -263,11 +263,11 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
             new = AcknowledgedBatch(SentBatch(*each), exchange.line)
             same = [e for e in self.kept if e.batch.offset == new.batch.offset]
             if any(each.batch != new.batch for each in same):
-                for batch in [*same, new]:
-                    if not batch.is_reported:
-                        batch.is_reported = True
-                        producer = str(batch.batch.producer_id)
-                        yield found_of(OffsetReused, Severity.ERROR, batch, producer, at)
+                for acknowledged in [*same, new]:
+                    if not acknowledged.is_reported:
+                        acknowledged.is_reported = True
+                        producer = str(acknowledged.batch.producer_id)
+                        yield found_of(OffsetReused, Severity.ERROR, acknowledged, producer, at)
             self.kept = [*self.kept, new][-OFFSETS_MAX:]
 
 

@@ -237,9 +237,9 @@ def _parts(
     body: dict[str, Any], names: tuple[str, str, str] | None, known: KnownFacts
 ) -> dict[Place, dict[str, Any]]:
     """The parts of a body, by partition; the first one of each."""
-    places: dict[Place, dict[str, Any]] = {}
+    parts: dict[Place, dict[str, Any]] = {}
     if names is None:
-        return places
+        return parts
     topics, partitions, number = names
     for topic in body.get(topics) or ():
         topic_id = topic.get("topicId", ZERO_UUID)
@@ -247,9 +247,9 @@ def _parts(
             name = known.topic(topic)
             for part in topic[partitions]:
                 place = name, part[number]
-                if place not in places:
-                    places[place] = {**part, "topicId": topic_id}
-    return places
+                if place not in parts:
+                    parts[place] = {**part, "topicId": topic_id}
+    return parts
 
 
 def _responded(exchange: RecordedExchange, known: KnownFacts) -> dict[Place, dict[str, Any]]:

@@ -85,11 +85,11 @@ class StableOffset(msgspec.Struct):
             self.since, self.readers, self.reported = line, [], None
         if exchange.request.get("readsCommitted") and line.name not in self.readers:
             self.readers = [*self.readers, line.name][-READERS_MAX:]
-        findings = self._found(line, at)
-        if findings.held_ms < HELD_MS:
+        finding = self._found(line, at)
+        if finding.held_ms < HELD_MS:
             return ()
-        self.reported = findings
-        return (findings,)
+        self.reported = finding
+        return (finding,)
 
     def _found(self, line: RecordedRequest, at: PartitionId) -> LsoHeldBack:
         holder = self.holder
@@ -141,10 +141,10 @@ def written_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
     """The partitions that a Produce of a transaction wrote to, each with its part."""
-    body, batches = exchange.request, dict[tuple[str, int], RecordedExchange]()
+    body, written = exchange.request, dict[tuple[str, int], RecordedExchange]()
     name = body.get("transactionalId")
     if not name:
-        return batches
+        return written
     holders = bodies.holders("PRODUCE", body)
     producer_id = holders[0].producer_id if len(holders) == 1 else NO_PRODUCER
     request = {"transactionalId": name, "producerId": producer_id}
@@ -152,8 +152,8 @@ def written_in(
         for part in topic["partitionResponses"]:
             if not part["errorCode"] and part.get("baseOffset", -1) >= 0:
                 of = RecordedExchange(exchange.line, request, {"offset": part["baseOffset"]})
-                batches[known.topic(topic), part["index"]] = of
-    return batches
+                written[known.topic(topic), part["index"]] = of
+    return written
 
 
 def marked_in(

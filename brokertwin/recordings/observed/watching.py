@@ -35,7 +35,7 @@ class ObservedReplication:
     """The findings about replication, in the order of their moments.
 
     Args:
-        cluster: the exchanges of clients and of brokers.
+        exchanges: those of clients and of brokers.
         known: settings of the brokers.
     """
 

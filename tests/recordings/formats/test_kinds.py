@@ -1,11 +1,13 @@
 """Files without recordings are rejected with their kind."""
 
+import struct
 from pathlib import Path
 
 import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.replay.recording import read as read_history
+from tests.support.batches import batch
 from tests.support.console import brokertwin
 
 HEADER = "RequestHeader(apiKey=FETCH, apiVersion=11, clientId=a, correlationId=2)"
@@ -45,6 +47,30 @@ def test_a_file_of_another_kind_is_rejected_with_its_kind(tmp_path: Path, kind: 
     with pytest.raises(UserError, match=kind.replace(".", r"\.")) as raised:
         read_history([file])
     assert raised.value.message.startswith("No exchange was read: 1 of 1 lines")
+    assert raised.value.hint
+
+
+BINARY = {
+    **{
+        f"packet capture, {order}{magic:x}": struct.pack(f"{order}IHHiIII", magic, 2, 4, *[0] * 4)
+        for order in "<>"
+        for magic in (0xA1B2C3D4, 0xA1B23C4D)
+    },
+    **{
+        f"packet capture, {order}pcapng": b"\n\r\r\n"
+        + struct.pack(f"{order}IIHHqI", 28, 0x1A2B3C4D, 1, 0, -1, 28)
+        for order in "<>"
+    },
+    "log segment of a topic": batch(b"\xff" * 40, timestamps=[1_795_165_925_412]),
+}
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_a_binary_file_is_rejected_with_its_kind(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "given.log"
+    file.write_bytes(BINARY[kind] + bytes(range(256)))
+    with pytest.raises(UserError, match=f"of another kind: {kind.partition(',')[0]}\\.") as raised:
+        read_history([file])
     assert raised.value.hint
 
 
