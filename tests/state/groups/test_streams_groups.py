@@ -237,6 +237,38 @@ def test_full_group_rejects_joins_only() -> None:
     assert bench.beat("a", 2)["errorCode"] == 0
 
 
+def test_static_member_that_is_away_revokes_its_tasks_and_keeps_the_others() -> None:
+    bench = StreamsBench(brokertwin_kafka_version="4.4")
+    bench.join("a", instanceId="i", rebalanceTimeoutMs=500)
+    bench.later("b", 0, **_join("b"))
+    kept = tasks(bench.beat("a", 2, instanceId="i")["activeTasks"])
+    assert tasks(bench.beat("b", 3)["activeTasks"]) == []
+    assert bench.beat("a", -2, instanceId="i")["memberEpoch"] == -2
+    given = tasks(bench.beat("b", 3)["activeTasks"])
+    assert sorted(kept + given) == ALL
+    bench.tick(1_000)
+    assert set(bench.group().members) == {"a", "b"}, "it need not revoke in time"
+    again = bench.join("c", instanceId="i", processId="p-a", rebalanceTimeoutMs=60_000)
+    assert (again["memberEpoch"], tasks(again["activeTasks"])) == (3, kept)
+    assert set(bench.group().members) == {"b", "c"}
+
+
+def test_process_of_a_static_member_changes_the_assignment() -> None:
+    bench = StreamsBench(brokertwin_kafka_version="4.4")
+    bench.join("a", instanceId="i")
+    bench.beat("a", -2, instanceId="i")
+    bench.now += 1_000
+    assert bench.join("c", instanceId="i", processId="p-c")["memberEpoch"] == 3
+
+
+def test_full_group_of_4_4_accepts_its_own_members() -> None:
+    bench = StreamsBench(brokertwin_kafka_version="4.4", given={"group.streams.max.size": "1"})
+    bench.join("a", instanceId="i")
+    bench.beat("a", -2, instanceId="i")
+    assert bench.join("b", instanceId="j")["errorCode"] == Error.GROUP_MAX_SIZE_REACHED
+    assert bench.join("c", instanceId="i")["errorCode"] == 0
+
+
 def test_streams_groups_need_the_feature() -> None:
     bench = StreamsBench()
     update = {"feature": features.STREAMS, "maxVersionLevel": 0, "upgradeType": 2}
