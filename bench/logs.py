@@ -40,7 +40,12 @@ PRODUCES = 5
 """PRODUCE requests of a transaction."""
 
 WEIGHTS = {"produce": 31, "consume": 29, "follow": 32, "heartbeat": 5, "commit": 3}
-COLORS = ("#888", "#d62728", "#ff7f0e", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#17becf")
+COLORS = (
+    *("#888", "#d62728", "#ff7f0e", "#1f77b4", "#2ca02c", "#9467bd"),
+    *("#8c564b", "#17becf", "#e377c2", "#bcbd22", "#000", "#aec7e8"),
+)
+"""One for each of `programs`."""
+
 LOOK_S = 0.5
 """How often the memory of several processes is measured."""
 

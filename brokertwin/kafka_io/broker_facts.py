@@ -31,7 +31,7 @@ FIRST_LINE = "# Written by brokertwin capture"
 
 RELEASE = "brokertwin.kafka.version"
 SINCE_4_4 = "group.streams.assignors"
-"""A setting that brokers have since Kafka 4.4. Its rules differ from those of 4.3."""
+"""Brokers have this setting since Kafka 4.4, whose rules differ from those of 4.3."""
 
 GIVEN = frozenset(
     source.value

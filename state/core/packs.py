@@ -10,7 +10,7 @@ SEPARATOR = b"\x1e"
 END = b"\n"
 
 PACK_EVENTS_MAX = 1000
-"""Maximum number of events in a pack. If more follow, they and the last one are refused as one."""
+"""Maximum number of events in a pack. The last one and any further ones are refused as one."""
 
 PACK_BYTES_MAX = 256 * 1024
 """Maximum size of a pack that we write. A larger event has a row of its own."""

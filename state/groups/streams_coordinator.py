@@ -465,8 +465,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             member = self.group.static_member(instance_id)
         if member is None:
             self._store_after_failure()
-            is_static = instance_id is not None
-            raise unknown_instance(instance_id) if is_static else self._unknown(member_id)
+            raise self._unknown(member_id) if instance_id is None else unknown_instance(instance_id)
         if member.member_id != member_id:
             self._store_after_failure()
             raise fenced_instance(member.member_id, member_id, instance_id)

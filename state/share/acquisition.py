@@ -227,10 +227,8 @@ class Acquisition:
 
 def _append(acquired: list[Acquired], new: Acquired) -> None:
     """Append a record, merged with the previous one if possible."""
-    if acquired and (acquired[-1].last + 1, acquired[-1].delivery_count) == (
-        new.first,
-        new.delivery_count,
-    ):
-        acquired[-1] = Acquired(acquired[-1].first, new.last, new.delivery_count)
-        return
-    acquired.append(new)
+    end = acquired[-1] if acquired else None
+    if end and (end.last + 1, end.delivery_count) == (new.first, new.delivery_count):
+        acquired[-1] = Acquired(end.first, new.last, new.delivery_count)
+    else:
+        acquired.append(new)

@@ -52,9 +52,8 @@ TOGETHER_MAX = 100
 ALARM_MS = 1_000
 """When an entity with waiting exchanges is called again: in the next micro-batch."""
 
-
 BEHIND_ALARM_MS = 300_000
-"""The same of any entity while its cluster's event time passes faster than time."""
+"""When any entity is called again at the latest if its cluster's event time is catching up."""
 
 
 class EntityArrival(msgspec.Struct, array_like=True, frozen=True):
@@ -122,7 +121,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
 
 
 def _in_order(arrivals: Sequence[EntityArrival]) -> Sequence[EntityArrival]:
-    """Sort arrivals by the order of their responses; most have a ms of their own."""
+    """Sort arrivals by the order of their responses; most end in a ms of their own."""
     ends = list(map(_end, arrivals))
     if len({*ends}) < len(ends):
         return sorted(arrivals, key=lambda each: each.part.line.order)

@@ -24,13 +24,11 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 ALIVE_MS = 60_000
 """For how long after its last lines a log is waited for."""
 
-
 BEHIND_MS = 3_600_000
-"""How old the event time of a cluster is if the query is catching up."""
+"""How old the event time of a cluster is at least if the query is catching up."""
 
 DELAYS_KEPT = 1_000
 """Number of seconds of which delays of a broker are kept in the topic."""
-
 
 REFRESHED_MS = 86_400_000
 """After how long a fact that is shown again is written again."""

@@ -109,7 +109,7 @@ _TOPICS = {
     "PRODUCE": ("topicData", "responses"),
     "OFFSET_COMMIT": ("topics", "topics"),
 }
-"""Those that depend on names of topics alone, with the fields of the topics."""
+"""Those that depend on topic names, PRODUCE also on producers: the fields with the topics."""
 
 
 def is_settled(exchange: RecordedExchange, known: KnownFacts) -> bool:

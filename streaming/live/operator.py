@@ -41,7 +41,7 @@ ENTITY_KEYS = ("cluster", "kind", "id")
 BUCKET_KEYS = ("cluster", "bucket")
 BUCKET_SCHEMA = "entities BINARY"
 UNROUTED = ""
-"""In place of a kind: exchanges whose entities depend on facts that may be in other partitions."""
+"""The kind of exchanges whose entities depend on facts that may be in other partitions."""
 
 FINDINGS, EXCHANGES = "findings", "exchanges"
 ROWS_MAX = 5_000
@@ -211,7 +211,7 @@ def read(
 def route(
     rows: Iterable[RoutedRow], facts: Mapping[str, ClusterFacts], count: Count
 ) -> Iterator[RoutedRow]:
-    """Route what is `UNROUTED`; other rows stay.
+    """Route the exchanges that are `UNROUTED`, and yield other rows unchanged.
 
     Args:
         rows: of `ROUTED_SCHEMA`.

@@ -66,7 +66,7 @@ class Live:
             "requests": f"{self.requests:,}",
             "responses": f"{progress.counts.get('responses', 0):,}",
             "dead letters": f"{progress.counts.get('dead-letters', 0):,}",
-            "rate": f"{self._rate.value():,.0f}/s",
+            "rate": f"{self._rate.value():,.0f} rows/s",
             "lag": f"{progress.lag:,}",
             "state": size_text(progress.state_bytes),
             "fetch sessions": _sessions_text(progress.fetch_sessions),

@@ -129,14 +129,12 @@ class Decision(NamedTuple):
     Attributes:
         changes: items by table; None for a dropped one.
         sums: added to the fingerprints of all items.
-        touched: the keys of the changes.
         sent: messages that wait for their delivery.
         applied: records by type.
     """
 
     changes: dict[str, Changes]
     sums: tuple[int, ...]
-    touched: tuple[tuple[str, tuple[str, ...]], ...]
     now: int
     sent: tuple[tuple[Way, tuple[Step, ...]], ...]
     answers: tuple[Answer, ...]
@@ -309,7 +307,7 @@ class ForkableCell:
         self._exchanges = [tuple(each) for each in exchanges]
         self._is_checked = is_checked
         self.cell = QuietCell(self.settings, None, self._rows, lambda: self.held)
-        self._recall = Recall(self.cell.tables, TABLE_NAMES)
+        self._recall = Recall(self.cell.tables)
         self._loaded: CellState | None = None
         self._present: CellState | None = None
         self._commits = 0
@@ -446,7 +444,6 @@ class ForkableCell:
         return Decision(
             changes,
             tuple(sums),
-            tuple((name, tuple(items)) for name, items in changes.items()),
             self.cell.meta.now,
             tuple(self.held.sent.items()),
             answers,
@@ -478,19 +475,18 @@ class ForkableCell:
             if is_present:
                 self._present = known
             if self._is_checked and not waiting:
-                broken = self._broken(known, None if state.waiting else decision.touched)
+                broken = self._broken(known, None if state.waiting else decision.changes)
                 known = known._replace(broken=broken) if broken else known
             self._states.put(numbers[0], known)
         if is_present:
             self._present = known
         return known
 
-    def _broken(
-        self, state: CellState, touched: tuple[tuple[str, tuple[str, ...]], ...] | None
-    ) -> tuple[str, ...]:
+    def _broken(self, state: CellState, changes: Mapping[str, Changes] | None) -> tuple[str, ...]:
         """Check the items that the last step changed; all if the state before was not checked."""
-        key, seen = (state.now, "check", touched), None if touched is None else dict(touched)
-        return self.recalled(state, key, lambda: tuple(check(self.cell, Touched(seen))))
+        touched = None if changes is None else tuple((n, *keys) for n, keys in changes.items())
+        key = state.now, "check", touched
+        return self.recalled(state, key, lambda: tuple(check(self.cell, Touched(changes))))
 
 
 def _changed(tables: Tables, changes: Mapping[str, Changes]) -> Tables:

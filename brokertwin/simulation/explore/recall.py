@@ -8,7 +8,7 @@ tree: an inner node names an item, its branches are the values of it, and the le
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from brokertwin.state.core.tables import CellTables, Item, Table
+from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Item, Table
 
 Tables = Mapping[str, Mapping[str, bytes]]
 """Encoded items by table and key."""
@@ -75,9 +75,9 @@ class Recall:
         tables: replaced by tables that note.
     """
 
-    def __init__(self, tables: CellTables, names: tuple[str, ...]) -> None:
+    def __init__(self, tables: CellTables) -> None:
         self._notes: dict[Place, None] = {}
-        tables._adopt({name: NotingTable(name, self._notes) for name in names})
+        tables._adopt({name: NotingTable(name, self._notes) for name in TABLE_NAMES})
         self._tables = tables
         self._known: dict[Hashable, Any] = {}
         self._count = 0

@@ -71,7 +71,7 @@ UNSORTED = frozenset({"records", "flags", "synonyms", "apiKeys", "abortedTransac
 """Lists that keep their order. All others are sorted: their order depends on generated ids."""
 
 POSITIONAL = frozenset({"errorCode", "errorMessage", "matchingAcls"})
-"""Elements with these fields alone are in the order of the request's."""
+"""Elements that have only these fields stay in the order of the request."""
 
 NULL_AS_EMPTY = frozenset({"abortedTransactions", "records", "recordErrors"})
 LEFT_OUT = frozenset(

@@ -130,6 +130,17 @@ def rebalances_like(found: Rebalance, complete: LiveMachines) -> set[str]:
     }
 
 
+def test_arrivals_with_responses_in_the_same_ms_are_in_the_order_of_requests_and_lines() -> None:
+    one = exchanges_of("steady")[0]
+    places = [(9, "a:1", 5), (9, "b:2", 6), (9, "b:10", 6), (10, "a:1", 1)]
+    lines = [replace(one.line, end=end, place=place, time=time) for end, place, time in places]
+    arrivals = [
+        entity.EntityArrival(number, replace(one, line=line)) for number, line in enumerate(lines)
+    ]
+    new = SeenExchanges().new_ones(arrivals[::-1], 0, Counter())
+    assert [each.number for each in new] == [0, 1, 2, 3]
+
+
 def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanges = exchanges_of("steady")
     seen = SeenExchanges()

@@ -80,11 +80,12 @@ def test_null_does_not_agree_with_a_value(golden: Any, got: Any) -> None:
 def test_the_worst_deviation_of_a_response_comes_first_and_error_codes_before_fields() -> None:
     def response(code: int, offset: int) -> Any:
         part = {"index": 0, "baseOffset": offset, "errorCode": code, "errorMessage": str(code)}
+        part["logStartOffset"] = offset
         return {"responses": [{"name": "a", "partitionResponses": [part]}]}
 
     found = result(response(0, 5), golden=response(48, -1)).deviations
     names = [each.path.rpartition(".")[2] for each in found]
-    assert names == ["errorCode", "baseOffset", "errorMessage"]
+    assert names == ["errorCode", "baseOffset", "logStartOffset", "errorMessage"]
 
 
 def test_lists_are_compared_by_key() -> None:
