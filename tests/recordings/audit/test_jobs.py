@@ -20,7 +20,10 @@ from tests.support.audits import RECORDINGS, lines
 from tests.support.console import brokertwin
 
 LOGS = ("leader_kill", "follower_stop", "single")
-DAMAGE = {"": 90, "cut": 2, "joined": 2, "again": 2, "large": 2, "flipped": 2, "around": 2}
+DAMAGE = {
+    "": 90,
+    **dict.fromkeys(("cut", "joined", "again", "large", "flipped", "around", "batches"), 2),
+}
 
 
 def damaged(path: Path, chance: random.Random) -> bytes:
@@ -37,6 +40,7 @@ def damaged(path: Path, chance: random.Random) -> bytes:
             "large": line.replace(b'":0', b'":99999999999999999999', 1),
             "around": line[:at] + b"\n" + (chance.choice(found) if found else b"") + line[at:],
             "flipped": line[:at] + b"}" + line[at + 1 :],
+            "batches": line.replace(b'"request":{', b'"request":{"batches":[],', 1),
         }
         found.append(made[kind])
     return b"".join(found)
@@ -59,10 +63,11 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def spooled(paths: Sequence[Path], reading: FileReading) -> tuple[list[Any], list[Any], Any]:
-    """Exchanges, damaged lines and facts of files."""
+    """Exchanges with what their bodies certainly lack, damaged lines and facts of files."""
     with Spool() as spool:
         spool.read(partial(read_files, paths, reading))
-        return list(spool), spool.broken, spool.facts()
+        exchanges = [(each, type(each.request), type(each.response)) for each in spool]
+        return exchanges, spool.broken, spool.facts()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,9 +26,10 @@ def test_documents_are_sorted_by_time_and_position(
     assert sorted_ones == sorted(documents, key=lambda one: one[0])
 
 
-def test_documents_larger_than_the_buffer_are_complete() -> None:
-    large = [bytes([number]) * 700_000 for number in range(3)]
-    with Sorter(1) as sorter:
+@pytest.mark.parametrize(("size", "run_bytes"), [(700_000, 1), (100_000, 1_000_000)])
+def test_documents_and_runs_larger_than_the_buffer_are_complete(size: int, run_bytes: int) -> None:
+    large = [bytes([number]) * size for number in range(12)]
+    with Sorter(run_bytes) as sorter:
         for number, document in enumerate(large):
             sorter.add(-number, document)
         assert [entry.document for entry in sorter] == large[::-1]

@@ -25,6 +25,7 @@ from brokertwin.recordings.replay.comparison import (
     ModelResponse,
     compare,
     decode_response,
+    keyed,
 )
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.masking import MASKED, masked
@@ -178,6 +179,16 @@ def test_the_masked_fields_are_those_of_the_documentation() -> None:
     text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     sentence = text.split("Not compared are ")[1].split("\n\n")[0]
     assert set(re.findall("`(.*?)`", sentence)) == set(MASKED)
+
+
+@pytest.mark.parametrize(
+    ("field", "paths"), [("name", []), ("code", ["results[0].name", "results[1].name"])]
+)
+def test_a_list_whose_elements_lack_the_key_keeps_its_order(field: str, paths: list[str]) -> None:
+    """Results without a key are in the order of the request, and a deviation has their number."""
+    one, other = ({"results": [{"name": name} for name in names]} for names in ("ab", "ba"))
+    outcome = compare(*(keyed(each, {"results": (field,)}) for each in (one, other)))
+    assert [each.path for each in outcome.differences] == paths
 
 
 def test_masking_leaves_everything_else() -> None:
