@@ -9,13 +9,14 @@ from brokertwin.kafka_io import broker_facts, properties
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core.settings import RELEASE
 
 
 def test_a_real_broker_returns_its_non_default_settings(kafka: str) -> None:
     found = broker_facts.read(ClientProperties({"bootstrap.servers": kafka}))
     assert found["offsets.topic.replication.factor"] == "1"
     assert "message.max.bytes" not in found, "Kafka's default"
-    assert broker_facts.RELEASE not in found, "the model's default"
+    assert RELEASE not in found, "the model's default"
     assert not [name for name in found if "listener" in name or "log.dir" in name]
 
 
