@@ -25,12 +25,12 @@ class SourceLine(NamedTuple):
     file: str
     number: int
     text: bytes
-    index: int = 0
+    pack_index: int = 0
 
     @property
     def place(self) -> str:
         place = f"{self.file}:{self.number}"
-        return f"{place}.{self.index}" if self.index else place
+        return f"{place}.{self.pack_index}" if self.pack_index else place
 
 
 def read_lines(
