@@ -1,10 +1,10 @@
 """Static settings of a broker: Kafka's names and texts in, typed settings out.
 
-Every name of Kafka 4.3.1 is known (`kafka_settings.py`), and those of 4.4.0 if the brokers have that
-release. Values are validated like Kafka's.
-Settings used by the machines are typed in `BrokerSettings`. For the others a warning says that they
-have no effect, or only as the default of new topics. Settings that start with `brokertwin.` are not
-Kafka's; their defaults give Kafka's behaviour.
+Every name of Kafka 4.3.1 is known (`kafka_settings.py`), and those of 4.4.0 if the brokers have
+that release. Values are validated like Kafka's. Settings used by the machines are typed in
+`BrokerSettings`. For the others a warning says that they have no effect, or only as the default of
+new topics. Settings that start with `brokertwin.` are not Kafka's; their defaults give Kafka's
+behaviour.
 """
 
 import difflib
