@@ -420,10 +420,13 @@ class Membership(msgspec.Struct):
             listed = self.generations.get(number - 1, ObservedGeneration()).members
             is_free = is_free or (listed is not None and instance not in listed.values())
             is_new = is_new and is_free
-        if not self.is_modern and (has_list or (is_new and not instance)):
-            shown = self.generations.get(number, ObservedGeneration()).lines
-            if any(each.line.end + self.late_ms + EXPIRY_MS < line.time for each in shown):
-                self._begin_anew()  # a leader and a new member begin one: it is another one
+        if not self.is_modern:
+            known = self.generations.get(number, ObservedGeneration())
+            shown = [each.line for each in known.lines] if is_new and not instance else []
+            if has_list and known.led is not None and known.members != _listed(response):
+                shown.append(known.led)
+            if any(each.end + self.late_ms + EXPIRY_MS < line.time for each in shown):
+                self._begin_anew()  # a new member, or another list, begins another generation
         if is_new:
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
         yield from self._waited(line, last)
@@ -435,15 +438,12 @@ class Membership(msgspec.Struct):
         self._enter(member, ObservedMember(line, line, instance, timeout_ms, number, line))
         if response.get("leader") == member:
             self.leader = member
-            listed = {
-                each["memberId"]: each.get("groupInstanceId")
-                for each in response.get("members") or ()
-            }
+            listed = _listed(response)
             is_known = len(listed) <= MEMBERS_MAX
             generation = self._generation(number, line)
             generation.members = listed if is_known else None
             if has_list:
-                generation.led = line
+                generation.led = generation.led or line
             if number == self.number:
                 self.is_whole = is_known
                 self._list(listed, number, line)
@@ -1144,6 +1144,11 @@ def _join_of(exchange: RecordedExchange) -> RecordedJoin:
         body.get("groupInstanceId") or "",
         bool(body.get("memberId")),
     )
+
+
+def _listed(response: Any) -> dict[str, str | None]:
+    members = response.get("members") or ()
+    return {each["memberId"]: each.get("groupInstanceId") for each in members}
 
 
 def _has_assignment(response: Any) -> bool:
