@@ -266,7 +266,7 @@ def with_console_tools(bootstrap: str) -> list[str]:
 
 def of_a_compacted_topic(gateway: Running) -> None:
     """Return the records after the job's cleaner ran once, and twice."""
-    side = Side(*gateway.addresses[1], time.time() + PATIENCE_S)
+    side = Side(*gateway.addresses[1])
     side.create("compacted", COMPACTED)
     write_wave(side, topic="compacted")
     wait_until(lambda: left_of(side, "compacted") == LEFT)
