@@ -136,7 +136,8 @@ def runs(
 def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
     topic = confluent_kafka.admin.NewTopic(name, partitions, 1)
-    (made,) = admin.create_topics([topic]).values()
+    # The first micro-batch of a job has taken longer than the client's 60 s on a busy machine.
+    (made,) = admin.create_topics([topic], request_timeout=PATIENCE_S).values()
     assert made.result(PATIENCE_S) is None
 
 
