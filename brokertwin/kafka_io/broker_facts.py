@@ -25,11 +25,11 @@ from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import admin_client
 from brokertwin.state.configs.broker_config import SETTINGS
 from brokertwin.state.configs.config_keys import Type
+from brokertwin.state.core.settings import KAFKA_4_4, RELEASE
 
 TIMEOUT_S = 10.0
 FIRST_LINE = "# Written by brokertwin capture"
 
-RELEASE = "brokertwin.kafka.version"
 SINCE_4_4 = "group.streams.assignors"
 """Brokers have this setting since Kafka 4.4, whose rules differ from those of 4.3."""
 
@@ -82,7 +82,7 @@ def read(client: ClientProperties) -> dict[str, str]:
 
 def release_of(names: Collection[str]) -> dict[str, str]:
     """Return the model's setting for a release whose brokers have these settings."""
-    return {RELEASE: "4.4"} if SINCE_4_4 in names else {}
+    return {RELEASE: KAFKA_4_4} if SINCE_4_4 in names else {}
 
 
 def _is_kept(name: str) -> bool:

@@ -1,9 +1,10 @@
 """Static settings of a broker: Kafka's names and texts in, typed settings out.
 
-Every name of Kafka 4.3.1 is known (`kafka_settings.py`), and values are validated like Kafka's.
-Settings used by the machines are typed in `BrokerSettings`. For the others a warning says that they
-have no effect, or only as the default of new topics. Settings that start with `brokertwin.` are not
-Kafka's; their defaults give Kafka's behaviour.
+Every name of Kafka 4.3.1 is known (`kafka_settings.py`), and those of 4.4.0 if the brokers have
+that release. Values are validated like Kafka's. Settings used by the machines are typed in
+`BrokerSettings`. For the others a warning says that they have no effect, or only as the default of
+new topics. Settings that start with `brokertwin.` are not Kafka's; their defaults give Kafka's
+behaviour.
 """
 
 import difflib
@@ -25,7 +26,7 @@ from brokertwin.state.configs.config_keys import (
 from brokertwin.state.configs.config_keys import parse as parse_key
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
-from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.settings import KAFKA_4_4, RELEASE, BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
     # Racks of brokers, as in 1:east,2:west; the others have `broker.rack`.
@@ -53,7 +54,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     # An idle follower leaves the ISR even if it has the whole log, as in Kafka 0.10.
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     # Release of Kafka whose rules apply (state/eras/kafka_4_4.py).
-    "brokertwin.kafka.version": ConfigKey(STRING, "4.3", choices=("4.3", "4.4")),
+    RELEASE: ConfigKey(STRING, "4.3", choices=("4.3", KAFKA_4_4)),
     # Elections are sent as LeaderAndIsr commands (state/eras/leader_and_isr.py).
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     # OffsetFetch returns 3 UNKNOWN_TOPIC_OR_PARTITION if there is no committed offset.
@@ -162,7 +163,8 @@ class UnknownSettingError(ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.nearest = difflib.get_close_matches(name.lower(), SETTINGS, n=3, cutoff=0.6)
+        known = [each for each, key in SETTINGS.items() if not key.is_of_4_4]
+        self.nearest = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
         super().__init__(f"Kafka 4.3 has no broker setting {name}{hint}")
 
@@ -182,7 +184,8 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
     for written, text in settings.items():
         name = _FORMER.sub("brokertwin.", written)
         key = SETTINGS.get(name)
-        if key is None and not name.startswith(_PREFIXES):
+        is_later = key is not None and key.is_of_4_4 and settings.get(RELEASE) != KAFKA_4_4
+        if is_later or (key is None and not name.startswith(_PREFIXES)):
             raise UnknownSettingError(name)
         if key is not None:
             value = parse_key(name, key, text)

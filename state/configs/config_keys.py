@@ -47,7 +47,8 @@ class ConfigKey(NamedTuple):
     """A configuration key.
 
     Numbers are between `least` and `most`, both inclusive, or one of `also`. Texts and elements of
-    a list are one of `choices`, if there are any. `is_throttled` marks lists of throttled replicas.
+    a list are one of `choices`, if there are any. `is_throttled` marks lists of throttled replicas,
+    `is_of_4_4` keys that Kafka has since 4.4.
     """
 
     type: Type
@@ -58,6 +59,7 @@ class ConfigKey(NamedTuple):
     also: tuple[int, ...] = ()
     ignores_case: bool = False
     is_throttled: bool = False
+    is_of_4_4: bool = False
 
 
 def trim(text: str) -> str:

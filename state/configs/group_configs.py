@@ -12,6 +12,7 @@ from brokertwin.state.configs import durations
 from brokertwin.state.configs.config_keys import (
     BOOLEAN,
     INT,
+    LIST,
     STRING,
     ConfigKey,
     InvalidConfigError,
@@ -26,6 +27,8 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
 _OFFSET_RESET = "share.auto.offset.reset"
 _STANDBY = "streams.num.standby.replicas"
+_ASSIGNOR = "streams.assignor.name"
+DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 BY_DURATION = "by_duration:"
 
 GROUP_CONFIGS: dict[str, ConfigKey] = {
@@ -48,8 +51,14 @@ GROUP_CONFIGS: dict[str, ConfigKey] = {
     _STANDBY: ConfigKey(INT, "0", 0),
     "streams.initial.rebalance.delay.ms": ConfigKey(INT, "3000", 0),
     "streams.assignment.interval.ms": ConfigKey(INT, "1000", 0),
+    "streams.rack.aware.assignment.tags": ConfigKey(LIST, "", is_of_4_4=True),
+    _ASSIGNOR: ConfigKey(STRING, "sticky", is_of_4_4=True),
+    DEAD_LETTERS: ConfigKey(STRING, "", is_of_4_4=True),
+    "errors.deadletterqueue.copy.record.enable": ConfigKey(BOOLEAN, "false", is_of_4_4=True),
 }
 """Every setting of a group."""
+
+_OF_4_3 = {name: key for name, key in GROUP_CONFIGS.items() if not key.is_of_4_4}
 
 _BOUNDED = (
     *(HEARTBEAT, SESSION, ASSIGNMENT, "share.heartbeat.interval.ms", "share.session.timeout.ms"),
@@ -61,7 +70,14 @@ _BOUNDED = (
 """Settings bounded by the broker's, in Kafka's order of validation."""
 
 
+def known(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
+    """Return the settings of groups of the brokers' release."""
+    return GROUP_CONFIGS if settings.is_4_4 else _OF_4_3
+
+
 def synonym(name: str) -> str | None:
+    if name == _ASSIGNOR:
+        return "group.streams.assignors"
     found = f"group.{name}"
     return found if found in KAFKA_SETTINGS else None
 
@@ -79,7 +95,7 @@ def number(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> i
 def fault(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
     """Kafka's message if it rejects these settings of a group, or None."""
     for name in hash_order(sorted(configs), len(configs)):
-        if name not in GROUP_CONFIGS:
+        if name not in known(settings):
             return f"Unknown group config name: {name}"
     try:
         for name, key in GROUP_CONFIGS.items():

@@ -1,4 +1,4 @@
-"""Every setting of a Kafka 4.3.1 broker: type, default, bounds.
+"""Every setting of a broker of Kafka 4.3.1 or 4.4.0: type, default, bounds.
 
 Taken from the broker (`AbstractKafkaConfig.CONFIG_DEF`), including internal settings.
 `super.users` and `allow.everyone.if.no.acl.found` are from its authorizer. They are in Kafka's
@@ -48,6 +48,8 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "remote.log.reader.max.pending.tasks": ConfigKey(INT, "100", 1),
     "log.local.retention.ms": ConfigKey(LONG, "-2", -2),
     "log.local.retention.bytes": ConfigKey(LONG, "-2", -2),
+    "log.remote.copy.lag.ms": ConfigKey(LONG, "0", -1, is_of_4_4=True),
+    "log.remote.copy.lag.bytes": ConfigKey(LONG, "-1", -1, is_of_4_4=True),
     "remote.log.manager.copy.max.bytes.per.second": ConfigKey(LONG, "9223372036854775807", 1),
     "remote.log.manager.copy.quota.window.num": ConfigKey(INT, "11", 1),
     "remote.log.manager.copy.quota.window.size.seconds": ConfigKey(INT, "1", 1),
@@ -58,6 +60,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "remote.list.offsets.request.timeout.ms": ConfigKey(LONG, "30000", 1),
     "broker.id": ConfigKey(INT, "-1"),
     "message.max.bytes": ConfigKey(INT, "1048588", 0),
+    "max.decompressed.message.bytes": ConfigKey(INT, "2147483639", 1, 2147483639, is_of_4_4=True),
     "num.io.threads": ConfigKey(INT, "8", 1),
     "num.replica.alter.log.dirs.threads": ConfigKey(INT, None),
     "background.threads": ConfigKey(INT, "10", 1),
@@ -197,6 +200,8 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "group.share.min.assignment.interval.ms": ConfigKey(INT, "0", 0),
     "group.share.max.assignment.interval.ms": ConfigKey(INT, "15000", 0),
     "group.share.initialize.retry.interval.ms": ConfigKey(INT, "30000", 1),
+    "errors.deadletterqueue.auto.create.topics.enable": ConfigKey(BOOLEAN, "false", is_of_4_4=True),
+    "errors.deadletterqueue.topic.name.prefix": ConfigKey(STRING, "dlq.", is_of_4_4=True),
     "group.streams.session.timeout.ms": ConfigKey(INT, "45000", 1),
     "group.streams.min.session.timeout.ms": ConfigKey(INT, "45000", 1),
     "group.streams.max.session.timeout.ms": ConfigKey(INT, "60000", 1),
@@ -210,6 +215,9 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "group.streams.assignment.interval.ms": ConfigKey(INT, "1000", 0),
     "group.streams.min.assignment.interval.ms": ConfigKey(INT, "0", 0),
     "group.streams.max.assignment.interval.ms": ConfigKey(INT, "15000", 0),
+    "group.streams.assignors": ConfigKey(LIST, "sticky", is_of_4_4=True),
+    "group.streams.rack.aware.assignment.tags": ConfigKey(LIST, "", is_of_4_4=True),
+    "group.streams.topology.description.plugin.class": ConfigKey(CLASS, None, is_of_4_4=True),
     "log.cleaner.threads": ConfigKey(INT, "1", 0),
     "log.cleaner.io.max.bytes.per.second": ConfigKey(DOUBLE, "1.7976931348623157E308"),
     "log.cleaner.dedupe.buffer.size": ConfigKey(LONG, "134217728"),
@@ -404,7 +412,9 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": ConfigKey(LONG, "100"),
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": ConfigKey(LONG, "10000"),
     "sasl.oauthbearer.clock.skew.seconds": ConfigKey(INT, "30"),
+    "sasl.oauthbearer.allow.unverified.audience": ConfigKey(BOOLEAN, "false", is_of_4_4=True),
     "sasl.oauthbearer.expected.audience": ConfigKey(LIST, ""),
+    "sasl.oauthbearer.allow.unverified.issuer": ConfigKey(BOOLEAN, "false", is_of_4_4=True),
     "sasl.oauthbearer.expected.issuer": ConfigKey(STRING, None),
     "delegation.token.secret.key": ConfigKey(PASSWORD, None),
     "delegation.token.max.lifetime.ms": ConfigKey(LONG, "604800000", 1),

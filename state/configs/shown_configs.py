@@ -19,6 +19,7 @@ from brokertwin.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from brokertwin.state.configs.config_keys import Type, Value
 from brokertwin.state.configs.config_keys import parse as parse_key
 from brokertwin.state.configs.group_configs import GROUP_CONFIGS, synonym
+from brokertwin.state.configs.group_configs import known as known_group_configs
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
 from brokertwin.state.configs.topic_configs import (
@@ -28,6 +29,7 @@ from brokertwin.state.configs.topic_configs import (
     is_of_cluster,
     value_of,
 )
+from brokertwin.state.configs.topic_configs import known as known_topic_configs
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.settings import BrokerSettings, ConfigLayers
 
@@ -68,7 +70,7 @@ class DescribedSetting(NamedTuple):
 
 def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a topic with these own settings, in Kafka's order."""
-    values = {name: value_of(name, configs, settings) for name in TOPIC_CONFIGS}
+    values = {name: value_of(name, configs, settings) for name in known_topic_configs(settings)}
     known = {name: value for name, value in values.items() if value is not None}
     shown = []
     for name in hash_order(known, len(known)):
@@ -86,7 +88,8 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Describe
 def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a group with these own settings, in Kafka's order."""
     shown = []
-    for name in hash_order(GROUP_CONFIGS, len(GROUP_CONFIGS)):
+    known = known_group_configs(settings)
+    for name in hash_order(known, len(known)):
         key, behind = GROUP_CONFIGS[name], synonym(name)
         synonyms = []
         if name in configs:
@@ -121,7 +124,11 @@ def broker(broker_id: int, settings: BrokerSettings) -> list[DescribedSetting]:
     own_id = {"broker.id": str(broker_id), "node.id": str(broker_id)}
     given, layers = {**settings.given, **own_id}, _layers(settings)
     layers = ConfigLayers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
-    own = [name for name in KAFKA_SETTINGS if name not in INTERNAL | AUTHORIZERS]
+    own = [
+        name
+        for name, key in KAFKA_SETTINGS.items()
+        if name not in INTERNAL | AUTHORIZERS and (settings.is_4_4 or not key.is_of_4_4)
+    ]
     unknown = hash_order(sorted(given.keys() - own), len(given))
     return [_of_broker(n, given, layers) for n in (*unknown, *hash_order(own, len(own)))]
 

@@ -36,6 +36,7 @@ _LONG_MAX = "9223372036854775807"
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 MIN_IN_SYNC = "min.insync.replicas"
+TAKES_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 
 
 class ConfigSource(IntEnum):
@@ -102,6 +103,10 @@ TOPIC_CONFIGS: dict[str, TopicSetting] = {
         ConfigSynonym("log.retention.hours", _HOUR_MS),
     ),
     "max.message.bytes": _config(ConfigKey(INT, "1048588", 0), "message.max.bytes"),
+    "max.decompressed.message.bytes": _config(
+        ConfigKey(INT, "2147483639", 1, 2147483639, is_of_4_4=True),
+        "max.decompressed.message.bytes",
+    ),
     "index.interval.bytes": _config(ConfigKey(INT, "4096", 0), "log.index.interval.bytes"),
     "delete.retention.ms": _config(
         ConfigKey(LONG, "86400000", 0), "log.cleaner.delete.retention.ms"
@@ -146,13 +151,27 @@ TOPIC_CONFIGS: dict[str, TopicSetting] = {
     "local.retention.ms": _config(ConfigKey(LONG, "-2", -2), "log.local.retention.ms"),
     "local.retention.bytes": _config(ConfigKey(LONG, "-2", -2), "log.local.retention.bytes"),
     "remote.log.copy.disable": _config(ConfigKey(BOOLEAN, "false")),
+    "remote.copy.lag.ms": _config(
+        ConfigKey(LONG, "0", -1, is_of_4_4=True), "log.remote.copy.lag.ms"
+    ),
+    "remote.copy.lag.bytes": _config(
+        ConfigKey(LONG, "-1", -1, is_of_4_4=True), "log.remote.copy.lag.bytes"
+    ),
     "remote.log.delete.on.disable": _config(ConfigKey(BOOLEAN, "false")),
+    TAKES_DEAD_LETTERS: _config(ConfigKey(BOOLEAN, "false", is_of_4_4=True)),
     "internal.segment.bytes": _config(ConfigKey(INT)),
 }
-"""Topic settings of Kafka 4.3.1, in Kafka's order of validation.
+"""Topic settings of Kafka 4.3.1 and 4.4.0, in Kafka's order of validation.
 
 The last one is internal: it is shown only if a topic has it.
 """
+
+_OF_4_3 = {name: each for name, each in TOPIC_CONFIGS.items() if not each.key.is_of_4_4}
+
+
+def known(settings: BrokerSettings) -> Mapping[str, TopicSetting]:
+    """Return the topic settings of the brokers' release."""
+    return TOPIC_CONFIGS if settings.is_4_4 else _OF_4_3
 
 
 def parse(name: str, text: str) -> Value:
@@ -170,7 +189,7 @@ def validate(configs: Mapping[str, str | None], settings: BrokerSettings) -> str
         return f"Null value not supported for topic configs: {','.join(nulls)}"
     texts = {name: value for name, value in configs.items() if value is not None}
     for name in hash_order(texts, len(texts)):
-        if name not in TOPIC_CONFIGS:
+        if name not in known(settings):
             return f"Unknown topic config name: {name}"
     try:
         for name in TOPIC_CONFIGS:
@@ -197,7 +216,7 @@ def _unbounded(name: str, text: str) -> Value:
 
 
 def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[EffectiveConfig]:
-    found = (_effective(name, configs, settings) for name in sorted(TOPIC_CONFIGS))
+    found = (_effective(name, configs, settings) for name in sorted(known(settings)))
     return [each for each in found if each is not None]
 
 

@@ -7,6 +7,9 @@ The defaults are Kafka 4.3's. `BrokerSettings` has those that machines use; topi
 
 import msgspec
 
+RELEASE = "brokertwin.kafka.version"
+"""The setting with the release of Kafka that the brokers have."""
+
 KAFKA_4_4 = "4.4"
 UNLIMITED = 2**63 - 1
 """The rate of an unset throttle."""

@@ -76,7 +76,7 @@ class QueryProgress(msgspec.Struct, frozen=True):
         events: number of its rows of `requests`; a pack is one.
         seconds: its duration.
         lag: number of rows of `requests` not yet read.
-        counts: rows by topic since the job's start.
+        counts: rows by topic since the job's start; of `requests`, events.
         state_bytes: size of the state rows updated since the job's start.
         fetch_sessions: fetch-session caches of these cells.
         tallies: responses and errors by API, dead letters by reason, since the job's start.
@@ -92,7 +92,6 @@ class QueryProgress(msgspec.Struct, frozen=True):
     tallies: Tallies = Tallies({}, {}, {})
 
     def document(self) -> dict[str, Any]:
-        """Return the progress as a JSON-like document."""
         values = msgspec.to_builtins(self)
         del values["tallies"]
         return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}

@@ -4,7 +4,8 @@ Rows are never contradictory: a value is fixed by its key, and a span only grows
 repeats do not matter. A row of a busy second replaces that of `DELAYS_KEPT` seconds before.
 
 Expiry: a fact that exchanges keep showing is written again each day. One of `EXPIRING` that none
-has shown for `FACTS_KEPT_MS` of event time is forgotten. The others are few: brokers, their logs,
+has shown for `FACTS_KEPT_MS` of event time is forgotten. The newest state of a broker stays,
+because a broker that is down sends no heartbeats. The others are few: brokers, their logs,
 addresses and busy seconds, settings of created topics, and deletions of topics. A deletion explains
 what became of a group's offset, which may be as old as the group.
 
@@ -151,7 +152,11 @@ class ClusterFacts(msgspec.Struct):
             default=0,
         )
         since = self.event_time(read_at) - FACTS_KEPT_MS
-        return [each for each, shown in self.shown.items() if shown < since]
+        newest = {
+            ("presence", f"{broker} {presence.spans[-1].begin}")
+            for broker, presence in self.known.presences.items()
+        }
+        return [e for e, shown in self.shown.items() if shown < since and e not in newest]
 
     def _span(self, broker: int, source: str, new: LogSpan) -> None:
         """Widen a span; a broker's log is covered where all of its sources are read."""

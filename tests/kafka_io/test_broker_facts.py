@@ -9,20 +9,21 @@ from brokertwin.kafka_io import broker_facts, properties
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core.settings import RELEASE
 
 
 def test_a_real_broker_returns_its_non_default_settings(kafka: str) -> None:
     found = broker_facts.read(ClientProperties({"bootstrap.servers": kafka}))
     assert found["offsets.topic.replication.factor"] == "1"
     assert "message.max.bytes" not in found, "Kafka's default"
-    assert broker_facts.RELEASE not in found, "the model's default"
+    assert RELEASE not in found, "the model's default"
     assert not [name for name in found if "listener" in name or "log.dir" in name]
 
 
 def test_a_setting_of_kafka_4_4_shows_the_release() -> None:
-    assert broker_facts.release_of(KAFKA_SETTINGS) == {}
-    names = [*KAFKA_SETTINGS, broker_facts.SINCE_4_4]
-    settings, _ = parse(broker_facts.release_of(names))
+    of_4_3 = [name for name, key in KAFKA_SETTINGS.items() if not key.is_of_4_4]
+    assert broker_facts.release_of(of_4_3) == {}
+    settings, _ = parse(broker_facts.release_of(KAFKA_SETTINGS))
     assert settings.is_4_4
 
 

@@ -27,6 +27,7 @@ from brokertwin.simulation.explore.clients import (
     TransactionalProducer,
 )
 from brokertwin.simulation.explore.invariants import (
+    AcknowledgedRecordsStay,
     CellHolds,
     NoHangingTransaction,
     NothingTwice,
@@ -435,6 +436,23 @@ def test_a_transactional_id_that_is_not_listed_hangs_no_transaction() -> None:
 
     assert result.violation == ""
     assert result.done == 1
+
+
+def test_a_producer_that_crashes_writes_nothing_twice() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(IdempotentProducer("p", 3),),
+        cluster=Cluster(topics={"orders": 1}),
+        faults=Faults(crashes=2, late=1, lost=1),
+        invariants=(NothingTwice(), AcknowledgedRecordsStay()),
+    )
+
+    result = search(model)
+
+    assert result.violation == ""
+    assert result.is_complete
+    assert result.done
 
 
 def test_symmetric_names_that_occur_elsewhere_are_refused() -> None:

@@ -23,11 +23,12 @@ ANY_CLASS = "authorizer.class.name"
 
 
 def known() -> dict[tuple[str, str], ConfigKey]:
-    """Return the supported settings by resource type and name."""
+    """Return the supported settings of Kafka 4.3.1 by resource type and name."""
     of_brokers = {n: key for n, key in KAFKA_SETTINGS.items() if n not in AUTHORIZERS}
     of_topics = {name: config.key for name, config in TOPIC_CONFIGS.items()}
     kinds = {"broker": of_brokers, "topic": of_topics, "group": GROUP_CONFIGS}
-    return {(of, name): key for of, keys in kinds.items() for name, key in keys.items()}
+    found = {(of, name): key for of, keys in kinds.items() for name, key in keys.items()}
+    return {place: key for place, key in found.items() if not key.is_of_4_4}
 
 
 def is_bounded(name: str, key: ConfigKey) -> bool:

@@ -48,7 +48,9 @@ METRICS: dict[str, Described] = {
     "brokertwin_lag_time_seconds": Described(
         "Time at which the lag was counted, in seconds since 1970"
     ),
-    "brokertwin_rows_total": Described("Rows since the start", ("topic",)),
+    "brokertwin_rows_total": Described(
+        "Rows since the start; of the topic requests, the events in them", ("topic",)
+    ),
     "brokertwin_dead_letters_total": Described("Dead letters since the start", ("reason",)),
     "brokertwin_state_bytes": Described(
         "Size of the state rows of cells with events since the start"

@@ -75,7 +75,7 @@ class OfJob(msgspec.Struct, frozen=True):
         batch_events: rows of `requests` in it; a pack is one.
         batch_seconds: its duration.
         lag: rows of `requests` that are not in a committed micro-batch, now.
-        rows: rows by topic since the job's start.
+        rows: rows by topic since the job's start; of `requests`, events.
         state_bytes: size of the cells that were processed since then.
         fetch_session_partitions: partitions cached in the sessions of these cells.
         fetch_session_evictions: sessions that these cells have evicted.

@@ -119,8 +119,8 @@ def _head(status: "Status") -> Text:
 
 
 def _figures(status: "Status") -> Table:
-    values: dict[str, str] = {"rate": f"{status.rate:,.1f}/s"}
     job, live, gateway = status.job, status.live, status.gateway
+    values = {"rows/s" if gateway is None else "responses/s": f"{status.rate:,.1f}"}
     if job is not None:
         values |= {
             "batch": f"{job.batch}" if job.batch >= 0 else "-",

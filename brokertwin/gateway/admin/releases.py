@@ -12,7 +12,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
-from brokertwin.state.core.settings import KAFKA_4_4
+from brokertwin.state.core.settings import KAFKA_4_4, RELEASE
 
 FEATURES_SINCE = {"group.version": (4, 0), "transaction.version": (4, 0)}
 """Features that clients use and a release before 4.3 announces; KIP-848, KIP-890."""
@@ -62,4 +62,4 @@ def release(version: str) -> Release:
 
 def settings_of(offered: Release | None) -> Mapping[str, str]:
     is_4_4 = offered is not None and offered.is_4_4
-    return {"brokertwin.kafka.version": KAFKA_4_4} if is_4_4 else {}
+    return {RELEASE: KAFKA_4_4} if is_4_4 else {}

@@ -20,15 +20,17 @@ COMPRESSED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4|zip)$")
 
 
 class SourceLine(NamedTuple):
-    """A line of input: file name, number from 1, bytes."""
+    """A line of input: file name, number from 1, bytes; of a pack, the index of an event."""
 
     file: str
     number: int
     text: bytes
+    pack_index: int = 0
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.number}"
+        place = f"{self.file}:{self.number}"
+        return f"{place}.{self.pack_index}" if self.pack_index else place
 
 
 def read_lines(

@@ -118,7 +118,8 @@ def _placed(
     """Yield client requests, each id once, at the job's time; counts the rest."""
     seen: set[str] = set()
     for row in sorted(requests, key=lambda row: (row.partition, row.offset)):
-        line = SourceLine(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
+        source = f"{prefix}.requests/{row.partition}"
+        line = SourceLine(source, row.offset, row.value or b"", row.pack_index)
         event = decode_event(line.text)
         if isinstance(event, Refusal):
             summary.leave(UnpairedDocuments(line, event.reason, event.detail))

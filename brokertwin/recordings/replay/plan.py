@@ -1,8 +1,11 @@
 """From a recording to the events that an engine runs."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from msgspec import structs
+
+from brokertwin.protocol.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.comparison import Comparer
@@ -10,11 +13,11 @@ from brokertwin.recordings.replay.earlier import Earlier, earlier_requests, lack
 from brokertwin.recordings.replay.kept import KeptState
 from brokertwin.recordings.replay.local import cell_settings
 from brokertwin.recordings.replay.picks import NOWHERE, decided_with_picks
-from brokertwin.recordings.replay.recording import Recording
+from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, in_order_of_arrival
 from brokertwin.recordings.replay.search import LIMITS, Search, SearchLimits
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.settings import KAFKA_4_4, RELEASE, BrokerSettings, CellSettings
 
 
 class ReplayPlan(NamedTuple):
@@ -70,7 +73,7 @@ def plan(
     exchanges, history = recording.exchanges, recording.events
     known = begins.brokers if begins is not None else []
     brokers = sorted({exchange.broker for exchange in exchanges} | set(known))
-    settings = cell_settings(cluster, brokers, broker_settings)
+    settings = cell_settings(cluster, brokers, _with_release(broker_settings, exchanges))
     if not exchanges:
         return ReplayPlan(DeliverySchedule([], 0), [], [], settings, begins)
     part = f"{begins.exchanges}/" if begins is not None else ""
@@ -91,6 +94,29 @@ def plan(
         found = decided_with_picks(documents, _cell(settings, begins))
         schedule.responses, schedule.ids = found
     return ReplayPlan(schedule, earlier, documents, settings, begins, ends)
+
+
+def _with_release(given: BrokerSettings, exchanges: Iterable[Exchange]) -> BrokerSettings:
+    """Return settings of Kafka 4.4 if a recorded ApiVersions response shows that release.
+
+    A release in the settings has precedence.
+    """
+    if RELEASE in given.given:
+        return given
+    for each in exchanges:
+        if each.header.request_api_key == API_VERSIONS.key and _is_of_4_4(each.response or {}):
+            return structs.replace(
+                given, brokertwin_kafka_version=KAFKA_4_4, given={**given.given, RELEASE: KAFKA_4_4}
+            )
+    return given
+
+
+def _is_of_4_4(response: Mapping[str, Any]) -> bool:
+    listed = {each["apiKey"]: each["maxVersion"] for each in response.get("apiKeys") or ()}
+    return any(
+        api.newest is not None and listed.get(api.key, -1) >= api.newest
+        for api in KAFKA_APIS.values()
+    )
 
 
 def _cell(settings: CellSettings, begins: KeptState | None) -> Cell:

@@ -227,6 +227,11 @@ class IdempotentProducer(Client):
     def is_done(self, state: ProducerState) -> bool:
         return state.at == "done"
 
+    def restarts(self, state: ProducerState) -> ProducerState:
+        """Go on with the next record: a new producer id does not make the same one idempotent."""
+        start: ProducerState = self.start
+        return start._replace(number=min(state.number + 1, self._records))
+
     def receives(self, state: ProducerState, send: Send, response: Any) -> ProducerState:
         """Continue, repeat, reset or fail."""
         if response is None:
@@ -240,13 +245,13 @@ class IdempotentProducer(Client):
             return state._replace(at="failed")
         if send.api == "INIT_PRODUCER_ID":
             ids = {"producer_id": response.producer_id, "epoch": response.producer_epoch}
-            return state._replace(at="produce", **ids)
-        number = state.number + 1
-        return state._replace(
-            at="produce" if number < self._records else "done",
-            number=number,
-            sequences=(state.sequences[0] + 1,),
-        )
+            return self._at(state.number, state._replace(**ids))
+        sequences = (state.sequences[0] + 1,)
+        return self._at(state.number + 1, state._replace(sequences=sequences))
+
+    def _at(self, number: int, state: ProducerState) -> ProducerState:
+        at = "produce" if number < self._records else "done"
+        return state._replace(at=at, number=number)
 
 
 class WorkerState(NamedTuple):

@@ -19,7 +19,9 @@ def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path
     with served(app(Shown(status)), "--http-listen 0", "127.0.0.1", 0) as url:
         found = browsers.seen_at(url, tmp_path, WIDTHS, scheme)
     browsers.assert_fits(found, WIDTHS, scheme)
-    of_job = ("1,234.5/s", "1,700", "INVALID_PRODUCER_EPOCH", "Stable", "orders-1", "not JSON")
+    of_job = (
+        "rows/s", "1,234.5", "1,700", "INVALID_PRODUCER_EPOCH", "Stable", "orders-1", "not JSON",
+    )  # fmt: skip
     for each in found.frames:
         assert each["wide"] == []
         given = each["all"]

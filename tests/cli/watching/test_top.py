@@ -25,7 +25,7 @@ def text_of(status: Status, before: Status | None = None) -> str:
 def test_a_job_is_shown_whole_in_eighty_columns() -> None:
     text = text_of(JOB)
     for part in (
-        "job shop  running", "1,234.5/s", "0.75 s", "1,700", "20.4 MB", "FETCH", "5,000",
+        "job shop  running", "rows/s", "1,234.5", "0.75 s", "1,700", "20.4 MB", "FETCH", "5,000",
         "FETCH_SESSION_ID_NOT_FOUND", "INVALID_PRODUCER_EPOCH", "not JSON", "2 Empty, 5 Stable",
         "30 partitions, 2 under-replicated, 1 offline", "orders-0", "1,2,3", "none",
     ):  # fmt: skip
@@ -36,7 +36,9 @@ def test_a_job_is_shown_whole_in_eighty_columns() -> None:
 
 def test_a_gateway_is_shown_with_its_brokers_and_logins() -> None:
     text = text_of(GATEWAY)
-    for part in ("gateway local  running", "engine local", "failed logins", "METADATA"):
+    for part in (
+        "gateway local  running", "engine local", "responses/s", "failed logins", "METADATA",
+    ):  # fmt: skip
         assert part in text, part
     assert "error" not in text
 

@@ -13,6 +13,7 @@ from brokertwin.recordings.formats.topics import DEAD_LETTER, OTHER_KIND, REPEAT
 from brokertwin.recordings.replay import recording
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
+from brokertwin.state.core.packs import packed
 from brokertwin.streaming.job import job
 from brokertwin.streaming.job.handover import prepare
 from tests.support.audits import CAPTURES, lines
@@ -104,3 +105,14 @@ def test_a_captures_topic_equals_its_file(kafka: str, tmp_path: Path) -> None:
     assert [(e.time, e.api, e.response) for e in found] == [
         (e.time, e.api, e.response) for e in of_file
     ]
+
+
+@pytest.mark.kafka
+def test_a_damaged_event_of_a_pack_is_named_by_its_index(kafka: str, tmp_path: Path) -> None:
+    bench = JobBench(kafka, tmp_path)
+    placement.write(bench.client, bench.prefix, job.placements(bench.settings))
+    bench.produce([packed([b"{", b"}"])], b"a", 0)
+    summary = Summary()
+    list(of_job(bench.client, bench.prefix)(summary))
+    source = f"{bench.prefix}.requests/0"
+    assert [place for place, _, _ in summary.examples] == [f"{source}:0", f"{source}:0.1"]

@@ -20,7 +20,9 @@ from brokertwin.state.configs.broker_config import (
 from brokertwin.state.configs.config_keys import ConfigKey, InvalidConfigError, Type
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.setting_kinds import DYNAMIC_ONLY
-from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.settings import KAFKA_4_4, RELEASE, BrokerSettings
+
+OF_4_4 = {RELEASE: KAFKA_4_4}
 
 
 def test_nothing_given_is_kafkas_default() -> None:
@@ -131,15 +133,23 @@ def test_case_matters_as_in_kafka() -> None:
 @given(st.sets(st.sampled_from(sorted(KAFKA_SETTINGS))))
 def test_giving_the_defaults_changes_nothing(names: set[str]) -> None:
     defaults = {name: KAFKA_SETTINGS[name].default for name in names}
-    typed, _ = parse({name: text for name, text in defaults.items() if text is not None})
-    assert msgspec.structs.replace(typed, given={}) == BrokerSettings()
+    typed, _ = parse({**OF_4_4, **{n: text for n, text in defaults.items() if text is not None}})
+    assert typed == BrokerSettings(brokertwin_kafka_version=KAFKA_4_4, given=typed.given)
 
 
 @given(st.sampled_from(sorted(KAFKA_SETTINGS)), st.text(max_size=12))
 def test_any_text_is_accepted_or_rejected(name: str, text: str) -> None:
     with contextlib.suppress(InvalidConfigError):
-        typed, _ = parse({name: text})
+        typed, _ = parse({**OF_4_4, name: text})
         assert typed.given.get(name, text.strip()) == text.strip()
+
+
+def test_a_setting_of_kafka_4_4_is_unknown_to_4_3() -> None:
+    name = "errors.deadletterqueue.topic.name.prefix"
+    with pytest.raises(UnknownSettingError, match=f"no broker setting {name}") as refused:
+        parse({name: "dead."})
+    assert name not in refused.value.nearest
+    assert parse({**OF_4_4, name: "dead."})[0].given[name] == "dead."
 
 
 @given(st.integers(-(2**64), 2**64))

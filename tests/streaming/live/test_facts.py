@@ -2,6 +2,7 @@
 
 import msgspec
 
+from brokertwin.recordings.history.brokers import Absence
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.streaming.live.facts import (
     ALIVE_MS,
@@ -166,10 +167,20 @@ def test_facts_expire_when_no_exchange_has_shown_them_for_long_enough() -> None:
     for what, key in facts.expired():
         facts.forget(what, key)
     known = facts.known
-    assert not facts.shown
-    assert not (known.topics or known.producers or known.places)
-    assert not (known.fetched or known.presences)
+    assert {what for what, _ in facts.shown} == {"presence"}
+    assert not (known.topics or known.producers or known.places or known.fetched)
     assert known.is_covered(1, NOW, later), "the span of a log does not expire"
+
+
+def test_a_broker_that_is_down_stays_fenced() -> None:
+    facts, later = ClusterFacts(), NOW + 3 * FACTS_KEPT_MS
+    beats = [heartbeat(1, NOW), heartbeat(1, NOW + 2_000, wantShutDown=True)]
+    for now, seen in ((NOW, beats), (later, [heartbeat(2, later)])):
+        for row in learned("shop", "x/0", seen, facts, now):
+            facts.add(encoded(row))
+    assert facts.expired() == [("presence", f"1 {float(NOW)}")]
+    facts.forget(*facts.expired()[0])
+    assert facts.known.absence(1, later - 1_000, later) is Absence.CERTAIN
 
 
 def test_facts_do_not_expire_before_the_log_that_is_behind_is_read() -> None:
