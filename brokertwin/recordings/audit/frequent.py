@@ -71,11 +71,14 @@ def frequent(document: Document) -> Frequent | None:
         state = fetch.replica_state
         follower = max(fetch.replica_id, state.replica_id if state is not None else -1)
         wait_ms = fetch.max_wait_ms
-    end, *stages = stages_of(document, document.read)
+    end, taken, made, has_waited, busy_ms = stages_of(document, document.read)
     return Frequent(
         end,
         is_own(api_name(key), header.client_id or "", follower),
-        *stages,
+        taken,
+        made,
+        has_waited,
+        busy_ms,
         bodies.is_error_free(response),
         follower,
         wait_ms,
