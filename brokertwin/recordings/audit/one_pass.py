@@ -230,7 +230,7 @@ def judged(
         while wait(futures, LOOK_S).not_done:
             on_exchanges(sum(counts) // len(shares))
         passed = [each.result() for each in futures]
-        spool.broken[:] = max((each.broken for each in passed), key=len)  # of the one with all
+        spool.broken = max((list(each.broken) for each in passed), key=len)  # of the one with all
         return PassedFindings.joined([each.history for each in passed])
 
 
