@@ -366,7 +366,6 @@ class SharePartition(msgspec.Struct):
     def _records_with_change(
         self, batches: Sequence[StateBatch]
     ) -> Iterator[tuple[int, int, InFlightState]]:
-        """Yield the records that still have a written change."""
         for each in batches:
             low, high = each.first_offset, each.last_offset
             state = (each.delivery_state, each.delivery_count)
@@ -535,7 +534,6 @@ _OTHERS = _invalid("Member is not the owner of offset")
 
 
 def _batch_error(record: InFlightState, member_id: str) -> ShareStateError | None:
-    """Return why a member may not acknowledge a batch."""
     if not record.member_id:
         return _BATCH_FREE
     if record.member_id != member_id:

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.logs import log as logs
-from tests.support import wire
+from brokertwin.testing.exam.batches import shown
+from tests.support.batches import numbered
 from tests.support.gateways import Running, running_gateway
 from tests.support.goldens import (
     KEEPING,
@@ -26,6 +28,7 @@ from tests.support.goldens import (
     Tape,
     TapedConnection,
     Track,
+    connection_to,
     real_broker,
     tape,
 )
@@ -76,13 +79,9 @@ AHEAD_MS = 30_000
 class Side:
     """A broker, real or ours; calls of a real one are recorded on `track`."""
 
-    def __init__(
-        self, host: str, port: int, deadline: float | None = None, track: Track | None = None
-    ) -> None:
-        def connect() -> Connection:
-            return cast(Connection, wire.Conn(host, port, deadline=deadline))
-
-        self.conn = connect() if track is None else track.connection(connect)
+    def __init__(self, host: str, port: int, track: Track | None = None) -> None:
+        connect = partial(connection_to, Address(host, port))
+        self.conn: Connection = connect() if track is None else track.connection(connect)
         self.producers: dict[str, tuple[int, int]] = {}
         self.sequences: dict[str, int] = {}
 
@@ -116,7 +115,7 @@ class Side:
             sequence = self.sequences.get(name, 0)
             self.sequences[name] = sequence + len(keys)
             fields = {"pid": pid, "epoch": epoch, "seq": sequence, "txn": txn is not None}
-        data = wire.batch(len(keys), ts=timestamp, keys=keys, values=values, ts_step=10, **fields)
+        data = numbered(len(keys), time=timestamp, keys=keys, values=values, step=10, **fields)
         partition = {"index": 0, "records": data}
         body = {"transactionalId": txn, "acks": -1, "timeoutMs": 10_000}
         body["topicData"] = [{"name": name, "partitionData": [partition]}]
@@ -230,7 +229,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 def seen(data: bytes) -> list[dict[str, Any]]:
     """Return the batches without clocks and producer ids."""
-    found, at = wire.parse_batches(data), 0
+    found, at = shown(data), 0
     for batch in found:
         (size,) = struct.unpack_from(">i", data, at + 8)
         (attributes,) = struct.unpack_from(">h", data, at + 21)
@@ -238,9 +237,9 @@ def seen(data: bytes) -> list[dict[str, Any]]:
         batch["hasHorizon"] = bool(attributes & DELETE_HORIZON_FLAG)
         batch["hasProducer"] = batch.pop("producerId") >= 0
         if batch["hasHorizon"] or "control" in batch["flags"]:
-            batch["baseTs"] = batch["size"] = "clock"  # timestamps count from the horizon
+            batch["baseTimestamp"] = batch["size"] = "clock"  # timestamps count from the horizon
         if "control" in batch["flags"] or "logAppendTime" in batch["flags"]:
-            batch["baseTs"] = batch["maxTs"] = batch["size"] = "clock"
+            batch["baseTimestamp"] = batch["maxTimestamp"] = batch["size"] = "clock"
         at += 12 + size
     return found
 

@@ -1,6 +1,5 @@
 """Fetch, ListOffsets and Produce compared with a real broker."""
 
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import product
@@ -8,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.primitives import uuid_of
+from brokertwin.testing.exam.batches import shown
 from tests.gateway.test_cleaner_like_kafka import Side
-from tests.support import wire
+from tests.support.batches import numbered
 from tests.support.gateways import running_gateway
 from tests.support.goldens import KEEPING, WRITTEN_MS, Tape, real_broker, tape
 from tests.support.patience import wait_until
@@ -52,13 +53,9 @@ def sides(module_sides: tuple[Sides, Tape], request: pytest.FixtureRequest) -> S
 
 
 def topic_id(side: Side, name: str) -> Any:
-    body = {"topics": [{"topicId": wire_zero(), "name": name}]}
+    body = {"topics": [{"topicId": NO_ID, "name": name}]}
     body |= {"allowAutoTopicCreation": False, "includeTopicAuthorizedOperations": False}
     return side.call("Metadata", 12, body)["topics"][0]["topicId"]
-
-
-def wire_zero() -> Any:
-    return wire.Field({"name": "Id", "type": "uuid", "versions": "0+"}).default(0)
 
 
 def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
@@ -86,8 +83,7 @@ def plain(response: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
         {
             "topic": names.get(each.get("topicId"), each.get("topic")),
             "partitions": [
-                {**p, "records": len(wire.parse_batches(p["records"] or b""))}
-                for p in each["partitions"]
+                {**p, "records": len(shown(p["records"] or b""))} for p in each["partitions"]
             ],
         }
         for each in found["responses"]
@@ -119,7 +115,7 @@ def test_fetch_with_negative_size_limits_and_without_a_topic_name(
     results: tuple[list[Any], list[Any]] = ([], [])
     for side, responses in zip(sides, results, strict=True):
         ident = topic_id(side, "filled")
-        names = {ident: "filled", wire_zero(): ""}
+        names = {ident: "filled", NO_ID: ""}
         for offset, own in product((0, 2, RECORDS, RECORDS + 1), (-(2**31), -1, 0, 1, 1 << 20)):
             wanted = requested(version, "filled", ident, offset, partitionMaxBytes=own)
             for most in (-1, 0, 1 << 20):
@@ -129,7 +125,7 @@ def test_fetch_with_negative_size_limits_and_without_a_topic_name(
         pair = [requested(version, "filled", ident), requested(version, "staying", other)]
         pair[1]["partitions"][0]["partitionMaxBytes"] = -1
         responses.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
-        responses.append(plain(fetch(side, version, [requested(version, "", wire_zero())]), names))
+        responses.append(plain(fetch(side, version, [requested(version, "", NO_ID)]), names))
     assert results[0] == results[1]
     partitions = [p for each in results[1] for t in each["responses"] for p in t["partitions"]]
     assert {each["errorCode"] for each in partitions} == {0, 1, -1, 100 if version >= 13 else 3}
@@ -190,7 +186,7 @@ def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[st
         return plain(found, names)
 
     yield "nothing new", go_on([])
-    body = {"topics": [{"name": name, "topicId": wire_zero()}], "timeoutMs": 10_000}
+    body = {"topics": [{"name": name, "topicId": NO_ID}], "timeoutMs": 10_000}
     assert side.call("DeleteTopics", 6, body)["responses"][0]["errorCode"] == 0
     wait_until(lambda: side.looked_up(name, -1)["errorCode"] == 3)
     yield "deleted", go_on([])
@@ -209,7 +205,7 @@ def test_unknown_isolation_levels(sides: Sides, version: int) -> None:
     for level, name in product((-1, 0, 1, 2, 3), ("filled", "missing")):
         found = []
         for side in sides:
-            ident = topic_id(side, "filled") if name == "filled" else wire_zero()
+            ident = topic_id(side, "filled") if name == "filled" else NO_ID
             topics = [requested(version, name, ident)]
             fields = {"isolationLevel": level, "sessionEpoch": 0}
             found.append(plain(fetch(side, version, topics, **fields), {ident: name}))
@@ -261,7 +257,7 @@ def test_fetch_with_a_zero_topic_id(
 def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
     """Fetch without a session, in a new one, and in one of another topic."""
     ids = {"filled": topic_id(side, "filled"), "staying": topic_id(side, "staying")}
-    ids |= {"zero": wire_zero(), "nowhere": uuid.UUID(int=1 << 70).hex}
+    ids |= {"zero": NO_ID, "nowhere": uuid_of((1 << 70).to_bytes(16, "big"))}
     names = {ident: each for each, ident in ids.items()}
     topics = [requested(version, each, ids[each], partition=at) for each, at in named]
     for epoch in (-1, 0):
@@ -276,7 +272,7 @@ def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterat
 def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) -> None:
     """Records are in the order of the appends; the order of partitions may differ."""
     name = f"twice-{is_one_topic}"
-    one, two = (wire.batch(1, ts=WRITTEN_MS, values=[text]) for text in (b"one", b"two"))
+    one, two = (numbered(1, time=WRITTEN_MS, values=[text]) for text in (b"one", b"two"))
     sets = {"1": one, "2": two, "empty": b"", "cut": one[:-3], "both": one + two}
     sets["crc"] = one[:-1] + bytes([one[-1] ^ 1])
     walked = []
@@ -292,7 +288,7 @@ def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) 
             results = side.call("Produce", 11, body)["responses"]
             responses += [(first, second, topic["partitionResponses"]) for topic in results]
         read = fetch(side, 12, [requested(12, name, None)])["responses"][0]["partitions"][0]
-        batches = wire.parse_batches(read["records"])
+        batches = shown(read["records"])
         responses.append([(each["baseOffset"], each["records"]) for each in batches])
         walked.append(responses)
     for ours, theirs in zip(*walked, strict=True):

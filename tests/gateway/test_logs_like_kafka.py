@@ -16,7 +16,7 @@ import pytest
 
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.gateway.test_cleaner_like_kafka import Side
-from tests.support import wire
+from tests.support.batches import numbered
 from tests.support.gateways import running_gateway
 from tests.support.goldens import KEEPING, real_broker, tape
 from tests.support.patience import wait_until
@@ -97,7 +97,7 @@ def produced(name: str, data: bytes, version: int = 12) -> Step:
 
 def batch(timestamp: int, *keys: bytes | None, values: list[Any] | None = None) -> bytes:
     given = values or [b"v"] * len(keys)
-    return bytes(wire.batch(len(keys), ts=timestamp, keys=list(keys), values=given, ts_step=5))
+    return bytes(numbered(len(keys), time=timestamp, keys=list(keys), values=given, step=5))
 
 
 def deleted(name: str, offset: int, partition: int = 0) -> Step:
@@ -133,9 +133,9 @@ def of_records(now: int) -> Iterator[tuple[str, Step]]:
         for name in ("compact", "both"):
             keyless = batch(now, b"a", None, b"c", None)
             yield f"{name}, no key, v{version}", produced(name, keyless, version)
-        old = wire.batch(4, ts=now - 2 * HOUR, ts_step=HOUR // 2)
+        old = numbered(4, time=now - 2 * HOUR, step=HOUR // 2)
         yield f"too old, v{version}", produced("before", old, version)
-        new = wire.batch(4, ts=now + HOUR // 2, ts_step=HOUR // 2)
+        new = numbered(4, time=now + HOUR // 2, step=HOUR // 2)
         yield f"too new, v{version}", produced("after", new, version)
         late = batch(now - 9 * HOUR, b"a", b"b")
         yield f"append time, v{version}", produced("append-time", late, version)

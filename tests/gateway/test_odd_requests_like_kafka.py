@@ -10,7 +10,7 @@ from itertools import permutations, product
 from typing import Any
 
 from brokertwin.gateway.edge_fields import Address
-from tests.support import wire
+from tests.support.batches import numbered
 from tests.support.goldens import WRITTEN_MS
 from tests.support.patience import wait_until
 from tests.support.walk_sides import ZERO, Sides, Step, both_sides
@@ -204,8 +204,8 @@ def committed(version: int, topic: str, ident: str) -> Step:
     return Step("OFFSET_COMMIT", version, {**request, "topics": topics})
 
 
-RECORDS, ODD_RECORDS = wire.batch(1, ts=WRITTEN_MS), wire.batch(1, ts=WRITTEN_MS, magic=3)
-UNKNOWN_CODEC = wire.batch(1, ts=WRITTEN_MS, attrs=5)
+RECORDS, ODD_RECORDS = numbered(1, time=WRITTEN_MS), numbered(1, time=WRITTEN_MS, magic=3)
+UNKNOWN_CODEC = numbered(1, time=WRITTEN_MS, attributes=5)
 COMMIT = {"transactionalId": "odd-nobody", "groupId": "odd", "producerId": 1, "producerEpoch": 5}
 COMMIT |= {"generationId": -1, "memberId": "", "groupInstanceId": None}
 EPOCHS = [{"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": n} for n in (-2, -9, -1)]
@@ -215,7 +215,7 @@ DATA = [
     produced((NOWHERE, {})),
     produced_below_7((0, RECORDS), (1, UNKNOWN_CODEC)),
     produced_below_7((0, RECORDS), (9, UNKNOWN_CODEC)),
-    produced_below_7((0, wire.batch(1, ts=WRITTEN_MS, attrs=4) + RECORDS)),
+    produced_below_7((0, numbered(1, time=WRITTEN_MS, attributes=4) + RECORDS)),
     *(
         Step("TXN_OFFSET_COMMIT", version, {**COMMIT, "topics": [{"name": n, "partitions": []}]})
         for version, n in ((2, NOWHERE), (3, NOWHERE), (3, FIRST))

@@ -3,6 +3,7 @@
 import json
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -212,12 +213,12 @@ def test_deadlines_of_others_do_not_keep_a_decision_from_being_recalled() -> Non
 def test_all_items_are_checked_after_messages_have_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     are_all = []
 
-    def checked(cell: Any, touched: Any) -> list[str]:
+    def checked(cell: Any, touched: Any) -> Iterator[str]:
         metadata = cell.tables.metadata
         are_all.append(touched.keys("metadata", metadata) == metadata.keys())
-        return []
+        yield from ()
 
-    monkeypatch.setattr(machine, "check", checked)
+    monkeypatch.setattr(machine, "PARTS", (checked,))
     search(built_in()["truncation-by-epoch"], states=200)
 
     assert any(are_all)

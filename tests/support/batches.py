@@ -1,8 +1,11 @@
 """Record batches as producers make them."""
 
 import time
+from typing import Any
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from brokertwin.testing.exam.batches import made
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 START = int(time.time() * 1000) - 600_000
@@ -27,3 +30,9 @@ def batch(
     for number, (value, timestamp) in enumerate(zip(values, times, strict=True)):
         builder.append(number, timestamp, b"key", value, [("header", b"1")])
     return bytes(builder.build())
+
+
+def numbered(count: int = 1, **fields: Any) -> bytes:
+    """A batch with the values v0, v1, …; `fields` of `made` change it, or break it."""
+    values = [f"v{number}".encode() for number in range(count)]
+    return made(**{"values": values, "time": int(time.time() * 1000), **fields})

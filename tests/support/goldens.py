@@ -21,6 +21,7 @@ import io
 import json
 import os
 import textwrap
+import time
 import tokenize
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar, cast
 
+from brokertwin.clients.io.blocking import BlockingConnection
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.kafka_io import properties
@@ -36,6 +38,7 @@ from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.support.gateways import Client
+from tests.support.patience import PATIENCE_S
 
 T = TypeVar("T")
 
@@ -72,13 +75,17 @@ def path_of(name: str) -> Path:
 
 
 class Connection(Protocol):
-    """The common interface of `Client` and `tests.support.wire.Conn`."""
+    """The common interface of `Client` and `BlockingConnection`."""
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
         """Send a request and return the response's body."""
 
     def close(self) -> None:
         """Close the connection."""
+
+
+def connection_to(address: Address) -> BlockingConnection:
+    return BlockingConnection(address, lambda: time.monotonic() + PATIENCE_S, "tester")
 
 
 class TapedConnection(Client):

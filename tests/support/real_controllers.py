@@ -1,29 +1,25 @@
 """A real controller, live or replayed, and a bench: brokers register at both."""
 
-import base64
-import json
-import re
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.kafka_io import jars, properties
+from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.protocol import schemas
+from brokertwin.protocol.primitives import uuid_of
 from brokertwin.settings import default_home
 from brokertwin.state.cluster import topics
-from tests.support import wire
-from tests.support.goldens import IS_LIVE, Track, started, tape
+from tests.support.goldens import IS_LIVE, Track, connection_to, started, tape
 from tests.support.machine import CLUSTER, Bench
 from tests.support.patience import wait_until
 from tests.support.replicas import FEATURES
-from tests.wire.schemas import COMMENT
 
 NOT_CONTROLLER = 41
 LISTENER = "CLIENT"
-MESSAGES = ("BrokerRegistration", "BrokerHeartbeat", "AssignReplicasToDirs")
+APIS = ("BrokerRegistration", "BrokerHeartbeat", "AssignReplicasToDirs")
 Body = dict[str, Any]
 
 
@@ -49,7 +45,7 @@ class Both:
     def real(self, api: str, version: int, body: Body, is_controller: bool = False) -> Body:
         def send() -> Body:
             port = self._controller_port() if is_controller else self._address.port
-            conn = wire.Conn(self._address.host, port)
+            conn = connection_to(Address(self._address.host, port))
             try:
                 return dict(conn.call(api, version, body))
             finally:
@@ -72,14 +68,12 @@ class Both:
     ) -> tuple[Body, Body]:
         """Return the responses to a registration that is valid except for these changes."""
         found = [bytes([broker, 9] * 8)] if dirs is None else dirs
-        incarnation = bytes([broker] * 16)
         body = {"brokerId": broker, "listeners": [at()], "features": FEATURES, "rack": None}
         body |= {"isMigratingZkBroker": False, "previousBrokerEpoch": -1}
-        real = body | {"clusterId": self.cluster_id, "incarnationId": incarnation.hex()}
+        body |= {"incarnationId": uuid_of(bytes([broker] * 16))}
+        body |= {"logDirs": [uuid_of(each) for each in found]}
+        real = body | {"clusterId": self.cluster_id}
         ours = body | {"clusterId": topics.derive_uuid("cluster", CLUSTER)}
-        ours |= {"incarnationId": as_text(incarnation)}
-        real["logDirs"] = [each.hex() for each in found]
-        ours["logDirs"] = [as_text(each) for each in found]
         return (
             self.controller("BrokerRegistration", version, real | changed),
             self.bench.request("BROKER_REGISTRATION", version, ours | changed),
@@ -98,10 +92,6 @@ class Both:
             plain(self.real(api, version, body)),
             plain(self.bench.request(name, version, body, listener=LISTENER)),
         )
-
-
-def as_text(octets: bytes) -> str:
-    return base64.urlsafe_b64encode(octets).decode().rstrip("=")
 
 
 def plain(response: Body) -> Body:
@@ -128,17 +118,16 @@ def real_controller(
 
 @contextmanager
 def broker_schemas() -> Iterator[None]:
-    """Add the schemas of brokers' own requests, from Kafka's jar, to those of the wire."""
-    files = jars.fetch(jars.kafka_jars(), default_home(), None, lambda _: None)
-    (jar,) = (each for each in files if re.fullmatch(r"kafka-clients-[\d.]+\.jar", each.name))
-    added = {f"{each}{side}" for each in MESSAGES for side in ("Request", "Response")}
-    added -= wire.EXTRA.keys()
-    with zipfile.ZipFile(jar) as archive:
-        for name in added:
-            text = archive.read(f"common/message/{name}.json").decode()
-            wire.EXTRA[name] = json.loads(COMMENT.sub("", text))
+    """Add the schemas of brokers' own requests to those of clients' requests."""
+    keys = {name: key for key, name in schemas.MODELLED_NAMES.items() if name in APIS}
+    added = [f"{name}{side}" for name in keys for side in ("Request", "Response")]
+    schemas.MESSAGES.update({name: schemas.message(name) for name in added})
+    schemas.API_KEYS.update(keys)
+    schemas.API_NAMES.update({key: name for name, key in keys.items()})
     try:
         yield
     finally:
         for name in added:
-            del wire.EXTRA[name]
+            del schemas.MESSAGES[name]
+        for name, key in keys.items():
+            del schemas.API_KEYS[name], schemas.API_NAMES[key]

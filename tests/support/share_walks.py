@@ -5,7 +5,7 @@ heartbeats in their epochs, fetch in their sessions, and acknowledge their recor
 written before the walk; released ones are delivered again.
 """
 
-from tests.support import wire
+from tests.support.batches import numbered
 from tests.support.goldens import WRITTEN_MS
 from tests.support.group_walks import RandomWalk
 from tests.support.walk_sides import MISSING, Body, Step
@@ -236,7 +236,7 @@ def records_in(state: Body) -> dict[int, tuple[int, int]]:
 
 
 def batches() -> list[bytes]:
-    return [wire.batch(count, ts=WRITTEN_MS + count) for count in BATCHES]
+    return [numbered(count, time=WRITTEN_MS + count) for count in BATCHES]
 
 
 def _topics(places: list[Place], batches: dict[Place, list[Body]]) -> list[Body]:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from brokertwin.gateway.edge_fields import Address
-from tests.support import wire
-from tests.support.batches import START
+from tests.support.batches import START, numbered
 from tests.support.gateways import Client, produce_body
 from tests.support.patience import PATIENCE_S, wait_until
 
@@ -136,7 +135,7 @@ class Clients:
             wait_until(is_known, "the coordinator knows itself to be it")
         with Client(addresses[leader]) as client:
             ids = {"pid": found["producerId"], "epoch": found["producerEpoch"], "seq": 0}
-            body = produce_body("notes", wire.batch(txn=True, ts=START, **ids))
+            body = produce_body("notes", numbered(txn=True, time=START, **ids))
             response = client.call("PRODUCE", 9, {**body, "transactionalId": "hung"})
             (partition,) = response["responses"][0]["partitionResponses"]
             assert partition["errorCode"] == 0, response

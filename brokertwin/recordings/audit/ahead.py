@@ -131,7 +131,6 @@ class DecodersAhead:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the processes."""
         self._pool.__exit__()
 
     def lines(self, lines: Iterable[SourceLine]) -> Iterator[SourceLine]:

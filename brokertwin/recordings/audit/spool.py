@@ -133,7 +133,6 @@ class Spool:
         self._sorter.__exit__()
 
     def __len__(self) -> int:
-        """Number of exchanges."""
         return len(self._sorter)
 
     def read(self, source: Source) -> None:
@@ -202,7 +201,6 @@ class Spool:
             self._cluster.learn(_arrived(each, arrival))
 
     def facts(self) -> SpooledFacts:
-        """Return the facts of all exchanges that were read."""
         if self._is_shared and not self._controllers:
             return SpooledFacts(self._cluster, self._cluster)
         is_learned = self._facts is not None

@@ -150,7 +150,6 @@ class Brokers:
         return set().union(*self._listeners.values())
 
     def is_of_several(self) -> bool:
-        """Whether the lines are of several brokers."""
         numbers = {number for label in self._seen for number in [number_in(label, IN_NAME, AT_END)]}
         if len(numbers - {None}) > 1:
             return True

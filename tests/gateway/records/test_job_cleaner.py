@@ -26,8 +26,9 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import garbage
 from brokertwin.streaming.job import job, runner
+from brokertwin.testing.exam.batches import shown
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS
-from tests.support import wire
+from tests.support.batches import numbered
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 
@@ -66,7 +67,7 @@ class Compacted:
         """Write a unique key, a repeated key, and the batch that rolls the segment."""
         later = self.now + (wave + 1) * LATER_MS
         keys = ((f"only-{wave}", self.now), ("again", self.now), (f"cut-{wave}", later))
-        made = [wire.batch(1, ts=at, keys=[key.encode()], values=[b"v"]) for key, at in keys]
+        made = [numbered(1, time=at, keys=[key.encode()], values=[b"v"]) for key, at in keys]
 
         async def put(data: DataTopic) -> list[str]:
             return [await data.put(each) for each in made]
@@ -125,7 +126,7 @@ class Compacted:
             return [await data.get(each.locator or "") for each in found]
 
         batches = asyncio.run(self._data(read))
-        notices = [wire.parse_batches(each)[0]["records"][0] for each in batches]
+        notices = [shown(each)[0]["records"][0] for each in batches]
         return [each.partition(":")[2].partition("=")[0] for each in notices]
 
     def oldest_needed(self) -> int:

@@ -12,7 +12,7 @@ from brokertwin.gateway.records import refused_records
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.additions import RecordsSummary, RefusedRecords
 from brokertwin.protocol.generated.produce import PartitionProduceResponse
-from tests.support import wire
+from tests.support.batches import numbered
 
 NOW = 1_795_382_530_413
 NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
@@ -25,18 +25,18 @@ NO_KEY = "Compacted topic cannot accept message without key in topic partition t
         ({}, {"hasKeyless": True}),
         ({"keys": [None, b"b", b"c"]}, {"hasKeyless": True, "keyedTimestamps": [NOW, NOW]}),
         (
-            {"keys": [b"a", None, b"c"], "ts_step": -5},
+            {"keys": [b"a", None, b"c"], "step": -5},
             {"leastTimestamp": NOW - 10, "hasKeyless": True, "keyedTimestamps": [NOW - 10, NOW]},
         ),
-        ({"keys": [b"a"] * 3, "ts": -1, "ts_step": 6}, {"leastTimestamp": 5}),
-        ({"keys": [b"a"] * 3, "ts": -1}, None),
-        ({"keys": [b"a"] * 3, "attrs": 8}, {"hasAppendTime": True}),
+        ({"keys": [b"a"] * 3, "time": -1, "step": 6}, {"leastTimestamp": 5}),
+        ({"keys": [b"a"] * 3, "time": -1}, None),
+        ({"keys": [b"a"] * 3, "attributes": 8}, {"hasAppendTime": True}),
     ],
 )
 def test_machine_gets_facts_beyond_the_header(
     batch: dict[str, Any], seen: dict[str, Any] | None
 ) -> None:
-    found = records.parse(wire.batch(3, **{"ts": NOW, **batch}))
+    found = records.parse(numbered(3, **{"time": NOW, **batch}))
     expected = None if seen is None else msgspec.convert(seen, RecordsSummary)
     assert (found.error, found.seen) == (0, expected)
 
@@ -62,7 +62,7 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
 
 
 def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:
-    given, text = refused(wire.batch(5), 87, isCompacted=True)
+    given, text = refused(numbered(5), 87, isCompacted=True)
     assert given == dict.fromkeys(range(5), NO_KEY)
     shown = ", ".join(f"RecordError(batchIndex={each}, message='{NO_KEY}')" for each in range(3))
     assert text == (
@@ -72,13 +72,13 @@ def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:
 
 
 def test_timestamp_out_of_range_is_reported_with_the_range_like_java() -> None:
-    mixed = wire.batch(2, keys=[b"k", None], ts=NOW + 7_200_000, ts_step=-7_200_000)
+    mixed = numbered(2, keys=[b"k", None], time=NOW + 7_200_000, step=-7_200_000)
     assert refused(mixed, 32, isCompacted=True)[0] == {
         0: f"Timestamp {NOW + 7_200_000} of message with offset 0 is out of range."
         f" The timestamp should be within [-9223370241472245394, {NOW + 3_600_000}]",
         1: NO_KEY,
     }
-    early = wire.batch(2, ts=NOW - 5000, ts_step=5000)
+    early = numbered(2, time=NOW - 5000, step=5000)
     assert refused(early, 32, beforeMaxMs=1000, afterMaxMs=2**63 - 1)[0] == {
         0: f"Timestamp {NOW - 5000} of message with offset 0 is out of range."
         f" The timestamp should be within [{NOW - 1000}, -9223370241472245396]",
@@ -86,7 +86,7 @@ def test_timestamp_out_of_range_is_reported_with_the_range_like_java() -> None:
 
 
 def test_client_may_not_claim_log_append_time() -> None:
-    batch = wire.batch(1, keys=[b"k"], ts=NOW, attrs=8)
+    batch = numbered(1, keys=[b"k"], time=NOW, attributes=8)
     assert refused(batch, 32, takesAppendTime=True, hasAppendTime=True) == (
         {
             0: f"Invalid timestamp type in message DefaultRecord(offset=0, timestamp={NOW},"

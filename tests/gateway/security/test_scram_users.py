@@ -4,7 +4,7 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -18,9 +18,9 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram_users
 from brokertwin.gateway.security.credentials import Credentials, KeptUsers
 from tests.gateway.security.test_security import users, with_sasl
-from tests.support import sasl, wire
+from tests.support import sasl
 from tests.support.gateways import Running, running_gateway
-from tests.support.goldens import Connection, Track
+from tests.support.goldens import Connection, Track, connection_to
 from tests.support.patience import wait_until
 
 GOLDEN = "access/scram_users"
@@ -29,12 +29,16 @@ SHA_256, SHA_512 = 1, 2
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
+def text(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
 def deletion(name: str, mechanism: int = SHA_256) -> dict[str, Any]:
     return {"name": name, "mechanism": mechanism}
 
 
 def upsertion(name: str, mechanism: int = SHA_256, iterations: int = 8192) -> dict[str, Any]:
-    fields = {"iterations": iterations, "salt": SALT, "saltedPassword": SALTED}
+    fields = {"iterations": iterations, "salt": text(SALT), "saltedPassword": text(SALTED)}
     return {"name": name, "mechanism": mechanism, **fields}
 
 
@@ -94,7 +98,7 @@ def by_user(response: dict[str, Any]) -> dict[str, Any]:
 def test_credentials_are_altered_and_described_like_kafkas(
     real_kafka: Address, track: Track, tmp_path: Path
 ) -> None:
-    real = track.connection(lambda: connected(real_kafka))
+    real = track.connection(lambda: connection_to(real_kafka))
     known, kept = Credentials(users(tmp_path)), KeptUsers(None)
     forget(real)
     for step in STEPS:
@@ -106,14 +110,10 @@ def test_credentials_are_altered_and_described_like_kafkas(
             )
         else:
             expected = real.call("AlterUserScramCredentials", 0, step)
-            found = by_user(scram_users.alter(known, as_events_have_it(step)))
+            found = by_user(scram_users.alter(known, step))
             assert found == by_user(expected), step
-            assert by_user(scram_users.alter(kept, as_events_have_it(step))) == found
+            assert by_user(scram_users.alter(kept, step)) == found
     real.close()
-
-
-def connected(address: Address) -> Connection:
-    return cast(Connection, wire.Conn(*address))
 
 
 def response_to(real: Connection, step: dict[str, Any]) -> dict[str, Any]:
@@ -126,17 +126,6 @@ def forget(real: Connection) -> None:
     gone = [deletion(user, e["mechanism"]) for user, each in there for e in each["credentialInfos"]]
     real.call("AlterUserScramCredentials", 0, altering(*gone))
     wait_until(lambda: not response_to(real, describing())["results"])
-
-
-def as_events_have_it(body: dict[str, Any]) -> dict[str, Any]:
-    """Return bytes as the text that events contain."""
-    return {
-        name: [
-            {k: b64encode(v).decode() if isinstance(v, bytes) else v for k, v in each.items()}
-            for each in changes
-        ]
-        for name, changes in body.items()
-    }
 
 
 @pytest.fixture
@@ -179,10 +168,10 @@ def test_librdkafka_adds_and_describes_a_user(gateway: Running) -> None:
 
 def test_altered_credential_is_in_effect_at_once(gateway: Running, file: Path) -> None:
     salted = hashlib.pbkdf2_hmac("sha256", b"rabbit hole", SALT, 4096)
-    added = upsertion("bob", SHA_256, 4096) | {"saltedPassword": salted}
+    added = upsertion("bob", SHA_256, 4096) | {"saltedPassword": text(salted)}
     with gateway.client() as client:
         sasl.log_in(client)
-        connection = as_events_have_it(altering(added))
+        connection = altering(added)
         assert (
             client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, connection)["results"][0]["errorCode"]
             == 0
@@ -211,7 +200,7 @@ def test_unauthorized_alteration_is_refused_and_changes_nothing(tmp_path: Path, 
     with running_gateway(settings, security=security) as running, running.client() as client:
         sasl.log_in(client)
         described = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
-        body = as_events_have_it(altering(upsertion("bob")))
+        body = altering(upsertion("bob"))
         altered = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)
     nobody = {"user": "", "errorCode": 31, "errorMessage": None, "credentialInfos": []}
     assert (described["errorCode"], described["results"]) == (31, [nobody])
@@ -224,7 +213,7 @@ def test_plaintext_gateway_stores_users_like_kafka() -> None:
     with running_gateway() as plain, plain.client() as client:
         listed = [each["apiKey"] for each in client.call("API_VERSIONS", 4, software)["apiKeys"]]
         wanted = altering(upsertion("bob"), upsertion("eve", 9), deletion("carl"))
-        altered = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, as_events_have_it(wanted))
+        altered = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, wanted)
         described = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
         deleted = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, altering(deletion("bob")))
         left = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
@@ -241,7 +230,7 @@ def test_plaintext_gateway_stores_users_like_kafka() -> None:
 def test_users_of_a_plaintext_gateway_are_stored_beside_the_journal(tmp_path: Path) -> None:
     journal = tmp_path / "events"
     with running_gateway(journal=journal) as running, running.client() as client:
-        body = as_events_have_it(altering(upsertion("bob")))
+        body = altering(upsertion("bob"))
         client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)
     assert (tmp_path / "events.users").stat().st_mode & 0o777 == credentials.FOR_OWNER_ONLY
     with running_gateway(journal=journal) as running, running.client() as client:

@@ -10,8 +10,7 @@ from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.replication import disk
-from tests.support import wire
-from tests.support.goldens import Connection, started, tape
+from tests.support.goldens import Connection, connection_to, started, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import wait_until
 
@@ -117,7 +116,7 @@ class TwoDisks(EmbeddedKafka):
 class Renamed:
     """A connection to a broker with two disks, whose directories are called `DISKS`."""
 
-    def __init__(self, connection: wire.Conn, first: Path) -> None:
+    def __init__(self, connection: Connection, first: Path) -> None:
         self._connection = connection
         self._paths = [(f"{first}2", DISKS[1]), (f"{first}", DISKS[0])]
 
@@ -138,7 +137,7 @@ class Renamed:
 def test_kafka_moves_the_same_logs(tmp_path: Path) -> None:
     broker = TwoDisks(tmp_path / "broker", default_home())
     with tape("apis/alter_replica_log_dirs") as recording, started(broker) as address:
-        real = recording.connection(lambda: Renamed(wire.Conn(*address), broker.home / "data"))
+        real = recording.connection(lambda: Renamed(connection_to(address), broker.home / "data"))
         compare_moves(real)
         real.close()
 

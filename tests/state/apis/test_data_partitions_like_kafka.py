@@ -9,8 +9,8 @@ import pytest
 
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.errors import Error
-from tests.support import wire
-from tests.support.goldens import WRITTEN_MS, tape
+from tests.support.batches import numbered
+from tests.support.goldens import WRITTEN_MS, connection_to, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S
 
@@ -137,12 +137,12 @@ class Side:
         return part["errorCode"], part["baseOffset"], part["logStartOffset"]
 
     def batch(self, sent: Sent) -> dict[str, Any]:
-        records = wire.batch(
+        records = numbered(
             pid=self.producer_id(sent.producer),
             epoch=sent.epoch,
             seq=sent.sequence,
             txn=sent.is_transactional,
-            ts=WRITTEN_MS,
+            time=WRITTEN_MS,
         )
         return {"records": records}
 
@@ -206,7 +206,7 @@ def sides(real_kafka: Address) -> Iterator[list[Side]]:
         return bench.request(re.sub("(?<=[a-z])(?=[A-Z])", "_", api).upper(), version, body)
 
     with tape("apis/data_partitions") as recording:
-        real = recording.connection(lambda: wire.Conn(*real_kafka))
+        real = recording.connection(lambda: connection_to(real_kafka))
         suffix = "-of-data"
         both = [Side(real.call, TOPIC, suffix), Ours(request_bench, TOPIC, suffix)]
         for side in both:

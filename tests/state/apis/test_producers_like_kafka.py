@@ -13,8 +13,9 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.logs import producer as producers
-from tests.support import producer_snapshots, wire
-from tests.support.goldens import IS_LIVE, Tape, started, tape
+from tests.support import producer_snapshots
+from tests.support.batches import numbered
+from tests.support.goldens import IS_LIVE, Tape, connection_to, started, tape
 from tests.support.machine import Bench, header, produce_body
 from tests.support.patience import PATIENCE_S, wait_until
 
@@ -33,7 +34,7 @@ class Both:
 
     def __init__(self, recording: Tape, broker: EmbeddedKafka, address: Address) -> None:
         self.tape, self.broker = recording, broker
-        self.wire = recording.connection(lambda: wire.Conn(*address))
+        self.wire = recording.connection(lambda: connection_to(address))
         self.bench = Bench()
 
     def topic(self, name: str) -> None:
@@ -61,8 +62,8 @@ class Both:
 
         Fails where either side refuses it.
         """
-        records = wire.batch(
-            count, pid=producer_id, epoch=0, seq=sequence, txn=name is not None, ts=timestamp
+        records = numbered(
+            count, pid=producer_id, epoch=0, seq=sequence, txn=name is not None, time=timestamp
         )
         partition: dict[str, Any] = {"index": 0, "records": records}
         body: dict[str, Any] = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}

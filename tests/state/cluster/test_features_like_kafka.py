@@ -9,8 +9,7 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.state.cluster.test_features import QUORUM, SAFE, UNSAFE, UPGRADE, VERSION, levels
-from tests.support import wire
-from tests.support.goldens import Connection, Tape, TapedConnection, started, tape
+from tests.support.goldens import Connection, Tape, TapedConnection, connection_to, started, tape
 from tests.support.machine import Bench
 from tests.support.patience import wait_until
 
@@ -70,7 +69,7 @@ def real(
     recorded: tuple[Tape, Address], request: pytest.FixtureRequest
 ) -> Iterator[TapedConnection]:
     recording, address = recorded
-    connection = recording.track(request.node.name).connection(lambda: wire.Conn(*address))
+    connection = recording.track(request.node.name).connection(lambda: connection_to(address))
     yield connection
     connection.close()
 

@@ -10,8 +10,8 @@ import pytest
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.state.logs.test_retention import DAY, INTERVAL, earliest
-from tests.support import wire
-from tests.support.goldens import Connection, started, tape
+from tests.support.batches import numbered
+from tests.support.goldens import Connection, connection_to, started, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S
 
@@ -143,10 +143,10 @@ def test_kafka_retains_the_same_records(tmp_path: Path) -> None:
     """Settings that delete records are set last, so that no check sees a part of a topic."""
     broker = EmbeddedKafka(tmp_path / "broker", default_home())
     with tape("logs/retention", SETTINGS) as recording, started(broker, SETTINGS) as address:
-        real = recording.connection(lambda: wire.Conn(*address))
+        real = recording.connection(lambda: connection_to(address))
         now = recording.drawn("now", lambda: int(time.time() * 1000))
         ours = retained(real, now)
-        theirs = recording.response("retained", lambda: settled(wire.Conn(*address), ours))
+        theirs = recording.response("retained", lambda: settled(connection_to(address), ours))
         real.close()
     assert theirs == ours
     ends = {name: len(case.batches) + len(case.after) for name, case in CASES.items()}
@@ -178,7 +178,7 @@ def retained(real: Connection, now: int) -> dict[str, tuple[int, int]]:
     return {name: (earliest(bench, name), size) for name, size in sizes(bench).items()}
 
 
-def settled(real: wire.Conn, ours: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def settled(real: Connection, ours: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     """Return the real broker's retained data once they equal the model's, and some checks later."""
     deadline = time.monotonic() + PATIENCE_S
     while real_state(real) != ours and time.monotonic() < deadline:
@@ -198,7 +198,7 @@ def both_create(real: Any, bench: Bench, name: str, configs: dict[str, str]) -> 
 
 
 def both_produce(real: Any, bench: Bench, name: str, timestamp: int, size: int) -> None:
-    records = wire.batch(1, ts=timestamp, values=[b"v" * size], keys=[b"k"])
+    records = numbered(1, time=timestamp, values=[b"v" * size], keys=[b"k"])
     body: dict[str, Any] = {"transactionalId": None, "acks": -1, "timeoutMs": 10_000}
     deadline = time.monotonic() + PATIENCE_S
     while True:

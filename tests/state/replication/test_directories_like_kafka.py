@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.primitives import uuid_of
 from brokertwin.state.cluster.image import LOST, MIGRATING, UNASSIGNED
 from tests.support.patience import wait_until
-from tests.support.real_controllers import Body, Both, as_text, real_controller
+from tests.support.real_controllers import Body, Both, real_controller
 
 ONE, TWO, ONLY, NOWHERE = (bytes([50, n] * 8) for n in range(1, 5))
 DIRS = {50: [ONE, TWO], 51: [ONLY], 52: [bytes([52, 1] * 8), bytes([52, 2] * 8)]}
@@ -74,13 +75,13 @@ class Directories:
     def assign(self, broker: int, more: int, reports: list[tuple[bytes, bool, list[int]]]) -> Any:
         """Responses without ids; `more` is added to the epoch, False is an unknown topic."""
         responses = []
-        for side, none in ((0, bytes(15).hex() + "09"), (1, as_text(bytes(15) + b"\x09"))):
+        for side in (0, 1):
             dirs: list[Any] = []
             for directory, is_topic, numbers in reports:
                 partitions = [{"partitionIndex": each} for each in numbers]
-                topic = {"topicId": self.ids[side] if is_topic else none, "partitions": partitions}
-                named = as_text(directory) if side else directory.hex()
-                dirs.append({"id": named, "topics": [topic]})
+                topic_id = self.ids[side] if is_topic else uuid_of(bytes(15) + b"\x09")
+                topic = {"topicId": topic_id, "partitions": partitions}
+                dirs.append({"id": uuid_of(directory), "topics": [topic]})
             body: Body = {"brokerId": broker, "directories": dirs}
             body["brokerEpoch"] = self.epochs.get(broker, (7, 7))[side] + more
             responses.append(
@@ -103,19 +104,11 @@ class Directories:
     def beat(self, broker: int, version: int, offline: list[bytes], more: int = 0) -> Any:
         body: Body = {"brokerId": broker, "currentMetadataOffset": 10**6, "wantFence": False}
         body["wantShutDown"] = False
-        real, ours = self.epochs.get(broker, (7, 7))
-        names = [each.hex() for each in offline], [as_text(each) for each in offline]
+        body["offlineLogDirs"] = [uuid_of(each) for each in offline]
+        real, ours = (body | {"brokerEpoch": e + more} for e in self.epochs.get(broker, (7, 7)))
         responses = (
-            self.both.controller(
-                "BrokerHeartbeat",
-                version,
-                body | {"brokerEpoch": real + more, "offlineLogDirs": names[0]},
-            ),
-            self.both.bench.request(
-                "BROKER_HEARTBEAT",
-                version,
-                body | {"brokerEpoch": ours + more, "offlineLogDirs": names[1]},
-            ),
+            self.both.controller("BrokerHeartbeat", version, real),
+            self.both.bench.request("BROKER_HEARTBEAT", version, ours),
         )
         return [(each["errorCode"], each["isFenced"], each["shouldShutDown"]) for each in responses]
 

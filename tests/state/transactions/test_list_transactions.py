@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from tests.support import wire
-from tests.support.goldens import Connection, tape
+from tests.support.goldens import Connection, connection_to, tape
 from tests.support.machine import Bench
 from tests.support.patience import wait_until
 
@@ -70,7 +69,7 @@ def test_missing_pattern_matches_all(bench: Bench, nothing: str | None) -> None:
 @pytest.mark.compares
 def test_kafka_matches_the_same_names(real_kafka: Address) -> None:
     with tape("transactions/listed") as recording:
-        real = recording.connection(lambda: wire.Conn(*real_kafka))
+        real = recording.connection(lambda: connection_to(real_kafka))
         for name in NAMES:
             wait_until(lambda name=name: has_begun(real, name))
         for pattern, expected in PATTERNS.items():

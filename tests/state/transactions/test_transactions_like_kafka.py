@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from tests.support import wire
-from tests.support.goldens import WRITTEN_MS, Connection, tape
+from tests.support.batches import numbered
+from tests.support.goldens import WRITTEN_MS, Connection, connection_to, tape
 from tests.support.machine import header
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.transactions import TransactionBench
@@ -150,7 +150,7 @@ class Story:
         return response["producerId"], response["producerEpoch"]
 
     def produce(self, held: tuple[int, int], sequence: int, version: int, index: int = 0) -> None:
-        records = wire.batch(1, pid=held[0], epoch=held[1], seq=sequence, txn=True, ts=WRITTEN_MS)
+        records = numbered(1, pid=held[0], epoch=held[1], seq=sequence, txn=True, time=WRITTEN_MS)
         batch = header(1, *held, sequence, size=len(records), isTransactional=True)
         part = {"index": index, "records": records, "batches": [batch]}
         response = self.Produce(
@@ -318,7 +318,7 @@ def fences(story: Story) -> None:
 @pytest.mark.compares
 def test_coordinator_responds_like_kafkas(real_kafka: Address) -> None:
     with tape("transactions/coordinator") as recording:
-        real = recording.connection(lambda: wire.Conn(*real_kafka))
+        real = recording.connection(lambda: connection_to(real_kafka))
         sides = [Story(Real(real), "story"), Story(Ours(), "story")]
         for story in sides:
             story.CreateTopics(
