@@ -43,6 +43,9 @@ DEFAULT_READING = FileReading()
 THE_BROKER = 1
 """The default broker id."""
 
+DEAD_LETTERS_CLIENT = "ShareGroupDLQManager-client-"
+"""Beginning of the client id of brokers that write dead letters."""
+
 NOTICED_MS = 50
 """How long a broker may take to notice a closed connection."""
 
@@ -238,7 +241,7 @@ def of_documents(
             continue
         try:
             exchange, listener, is_forwarded = of_document(document, completion)
-            own = clusters_own(listener, is_forwarded, controllers)
+            own = clusters_own(listener, is_forwarded, controllers) or _dead_letters(exchange)
             if own:
                 left_out[own] += 1
                 of_cluster.append(exchange)
@@ -250,6 +253,15 @@ def of_documents(
     requests = [each for each in merged if each.kind is Kind.REQUEST]
     ends = [each for each in merged if each.kind is not Kind.REQUEST]
     return Recording(requests, broken, left_out, ends, own=of_cluster)
+
+
+def _dead_letters(exchange: Exchange) -> str:
+    """Return why a request is internal if it writes dead letters; otherwise empty."""
+    header = exchange.header
+    is_own = (header.client_id or "").startswith(DEAD_LETTERS_CLIENT)
+    if header.request_api_key == PRODUCE.key and is_own:
+        return "with dead letters of share groups, which the machine writes itself"
+    return ""
 
 
 def of_document(document: Document, completion: Completion | None) -> tuple[Exchange, str, bool]:
