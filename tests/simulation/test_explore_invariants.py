@@ -28,16 +28,16 @@ STATES_MAX = 4_000
 _transition = InFlightState.transition
 
 
-def delivers_once_more(record: InFlightState, state: RecordState, limit: int) -> None:
+def delivers_once_more(record: InFlightState, state: RecordState, limit: int, *_: bool) -> None:
     """Archive a record one delivery too late."""
     _transition(record, state, limit + 1)
 
 
-def archives_released(record: InFlightState, state: RecordState, limit: int) -> None:
+def archives_released(record: InFlightState, state: RecordState, limit: int, *_: bool) -> None:
     _transition(record, RecordState.ARCHIVED if state == RecordState.AVAILABLE else state, limit)
 
 
-def accepts_nothing(record: InFlightState, state: RecordState, limit: int) -> None:
+def accepts_nothing(record: InFlightState, state: RecordState, limit: int, *_: bool) -> None:
     is_accepted = state == RecordState.ACKNOWLEDGED
     _transition(record, RecordState.AVAILABLE if is_accepted else state, limit)
 
