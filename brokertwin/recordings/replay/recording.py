@@ -34,6 +34,7 @@ from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
+    Details,
     Document,
     api_name,
     clusters_own,
@@ -295,16 +296,13 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     request, response = document.request, bytes(document.response)
     if not document.is_compact:
         request = msgspec.Raw(compact(bytes(request)))
-    duration = details.response_time
-    sent = time + math.ceil(duration)
-    taken = sent - duration + details.request_queue_time_ms
+    end, taken, made, has_waited, busy_ms = stages_of(document, details)
     broker = THE_BROKER if document.broker is None else document.broker
     connection = document.connection
     exchange = Exchange(
         document.place,
         time,
-        # `time` is in whole ms, the response's time is not: use the next ms
-        time + int(duration) + 1,
+        end,
         broker,
         header,
         request,
@@ -314,17 +312,28 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
         details.principal,
         details.host,
         is_text=details.is_text,
-        latency_ms=duration,
+        latency_ms=details.response_time,
         taken=taken,
-        made=max(taken, sent - details.response_queue_time_ms - details.send_time_ms),
-        has_waited=details.remote_time_ms > 0,
-        busy_ms=details.request_queue_time_ms
-        + (details.local_time_ms if header.request_api_key == FETCH.key else 0)
-        + details.response_queue_time_ms
-        + details.send_time_ms,
+        made=made,
+        has_waited=has_waited,
+        busy_ms=busy_ms,
         is_deprecated=details.request_api_version_deprecated,
     )
     return exchange, details.listener, details.is_forwarded
+
+
+def stages_of(document: Document, details: Details) -> tuple[int, float, float, bool, float]:
+    """Return `end`, `taken`, `made`, `has_waited` and `busy_ms` of a document's exchange."""
+    duration = details.response_time
+    sent = document.time + math.ceil(duration)
+    queued, sending = details.request_queue_time_ms, details.send_time_ms
+    answered = details.response_queue_time_ms
+    taken = sent - duration + queued
+    reading = details.local_time_ms if document.header.request_api_key == FETCH.key else 0
+    # `time` is in whole ms, the response's time is not: use the next ms
+    end = document.time + int(duration) + 1
+    made = max(taken, sent - answered - sending)
+    return end, taken, made, details.remote_time_ms > 0, queued + reading + answered + sending
 
 
 def _end(document: Document) -> Exchange:
