@@ -58,6 +58,9 @@ _RULES: dict[type, tuple[type, Callable[[Any, Any, Any], None]]] = {
 }
 """The kind of group that has rows with a key, and the function that changes it."""
 
+KINDS = frozenset(key.KIND for key in (GroupMetadataKey, *_RULES))
+"""Kafka's numbers of the kinds of keys."""
+
 _OF_WHOLE_GROUPS = (
     consumer_group_rows.ConsumerGroupMetadataKey,
     share_group_rows.ShareGroupMetadataKey,
