@@ -44,7 +44,6 @@ def need(what: str, *modules: str) -> None:
 
 
 def missing(what: str, module: str) -> UserError:
-    """Return the error for a module of an extra that is not installed."""
     extra = EXTRA_OF[module]
     return UserError(
         f"{what} needs the package {module}, which the extra '{extra}' installs.",

@@ -128,15 +128,12 @@ class RemotePath(_Base):
         return str(self._fs.get_file_info(self._key).type.name)
 
     def exists(self) -> bool:
-        """As in pathlib."""
         return self._kind() != "NotFound"
 
     def is_file(self) -> bool:
-        """As in pathlib."""
         return self._kind() == "File"
 
     def is_dir(self) -> bool:
-        """As in pathlib."""
         return self._kind() == "Directory"
 
     def _below(self, recursive: bool) -> Iterator["RemotePath"]:
@@ -170,7 +167,6 @@ class RemotePath(_Base):
         return opened if "b" in mode else io.TextIOWrapper(opened, encoding=encoding or "utf-8")
 
     def read_bytes(self) -> bytes:
-        """As in pathlib."""
         with self._fs.open_input_file(self._key) as file:
             return bytes(file.read())
 
@@ -181,11 +177,9 @@ class RemotePath(_Base):
         return len(data)
 
     def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:
-        """As in pathlib."""
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
     def write_text(self, data: str, encoding: str | None = None) -> int:  # type: ignore[override]
-        """As in pathlib."""
         return self.write_bytes(data.encode(encoding or "utf-8"))
 
     def mkdir(self, mode: int = 0, parents: bool = False, exist_ok: bool = False) -> None:
@@ -196,7 +190,6 @@ class RemotePath(_Base):
             self._fs.create_dir(self._key, recursive=True)
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """As in pathlib."""
         if not missing_ok or self.exists():
             self._fs.delete_file(self._key)
 

@@ -285,12 +285,10 @@ class Settings(BaseSettings):
 
     @property
     def checkpoint_dir(self) -> Path:
-        """The checkpoint directory in effect."""
         return self.checkpoint or self.home / "checkpoints" / self.prefix
 
     @property
     def snapshots_dir(self) -> Path:
-        """The directory of snapshots in effect."""
         return self.snapshots or self.home / "snapshots" / self.prefix
 
     @property

@@ -126,7 +126,6 @@ def read(path: Path, most: int) -> bytes:
 
 
 def buffered(stream: Any) -> io.BufferedReader:
-    """Return a buffered reader that allows peeking."""
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
 
 

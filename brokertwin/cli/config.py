@@ -5,6 +5,8 @@ from brokertwin.cli.output import show_json, show_table
 
 app = group()
 
+COLUMNS = ("value", "source", "meaning")
+
 
 @app.callback()
 def config_command() -> None:
@@ -13,14 +15,15 @@ def config_command() -> None:
 
 @app.command()
 def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show every setting with its value and source."""
-    from brokertwin.settings import load
+    """Show every setting with its value, its source and its meaning."""
+    from brokertwin.settings import Settings, load
 
     loaded = load(file=config)
-    values = loaded.settings.model_dump(mode="json")
+    rows = [
+        (name, value, loaded.sources[name], Settings.model_fields[name].description)
+        for name, value in loaded.settings.model_dump(mode="json").items()
+    ]
     if as_json:
-        sources = loaded.sources
-        show_json({n: {"value": v, "source": sources[n]} for n, v in values.items()})
-        return
-    rows = [(name, value, loaded.sources[name]) for name, value in values.items()]
-    show_table(["setting", "value", "source"], rows)
+        show_json({name: dict(zip(COLUMNS, each, strict=True)) for name, *each in rows})
+    else:
+        show_table(["setting", *COLUMNS], rows)

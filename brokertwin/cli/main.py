@@ -222,6 +222,9 @@ def brokertwin_command(
     Inspect and audit recorded Kafka traffic, back up and restore offsets, serve Kafka clients in
     tests, or run the broker's coordination state (producers, fetch sessions, groups) as a Spark
     Structured Streaming job. Settings precedence: flags, BROKERTWIN_… variables, brokertwin.toml.
+
+    Exit codes: 0 done, 1 done but something is wrong, 2 the command could not run, 3 and higher
+    something worse than 1, 130 Ctrl-C.
     """
     from brokertwin.cli import output
 

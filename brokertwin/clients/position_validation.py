@@ -103,7 +103,6 @@ class PositionValidator:
             known.pop(partition, None)
 
     def requests(self) -> list[ValidationRequest]:
-        """Return the requests to send now."""
         by_node: dict[Node, dict[TopicPartition, UnvalidatedPosition]] = {}
         for partition, unvalidated in sorted(self.waiting.items()):
             is_retried = self._retried_after.get(partition) is self._snapshot

@@ -408,7 +408,6 @@ class ShareFetcher:
     def acknowledged(
         self, sent: LeaderShareRequest, response: ShareAcknowledgeResponse, now: int
     ) -> None:
-        """Handle a ShareAcknowledge response."""
         if not self._is_session_alive(sent, error_of(response.error_code), now):
             return
         self.lock_ms = response.acquisition_lock_timeout_ms

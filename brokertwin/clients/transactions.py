@@ -249,7 +249,6 @@ class ProducerTransactions:
 
     @property
     def may_drain(self) -> bool:
-        """Whether batches may be sent at all."""
         return self.state in (
             TransactionManagerState.IN_TRANSACTION,
             TransactionManagerState.COMMITTING,

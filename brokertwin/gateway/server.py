@@ -233,7 +233,6 @@ class Gateway:
                 self._shut(broker)
 
     def _accept(self, context: GatewayContext, arrival: Arrival) -> asyncio.Protocol | None:
-        """Return the protocol that serves an admitted connection."""
         broker = arrival.broker
         if broker in self._stopped:
             arrival.refuse(f"broker {broker} is stopped")

@@ -88,7 +88,6 @@ class _Piece(NamedTuple):
 
 
 def bytes_max(api_key: int, frame_bytes: int) -> int:
-    """Return the length of the longest frame of an API."""
     if api_key in UNLIMITED:
         return frame_bytes
     return min(frame_bytes, COMMIT_BYTES_MAX if api_key in COMMITS else REQUEST_BYTES_MAX)

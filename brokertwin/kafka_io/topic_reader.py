@@ -101,7 +101,6 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
 
 
 def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
-    """Return the end offsets of non-empty partitions."""
     ends = {
         number: first_and_end(reader, TopicPartition(topic, number)) for number in range(partitions)
     }
@@ -251,7 +250,6 @@ def events_of(row: TopicRow) -> Iterator[TopicRow]:
 
 
 def row_of(message: Message) -> TopicRow:
-    """Convert a confluent-kafka message."""
     headers = dict(message.headers() or [])
     row_id = headers.get(ID_HEADER) or b""
     return TopicRow(

@@ -86,7 +86,6 @@ class TopicSpec:
 
 
 def full_name(prefix: str, topic: str) -> str:
-    """Return the topic's name in Kafka."""
     return f"{prefix}.{topic}"
 
 

@@ -341,7 +341,6 @@ def _listed(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Plac
 
 
 def _list_offsets(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
-    """Return offset and timestamp from ListOffsets for each partition."""
     if not wanted:
         return {}
     futures = admin.list_offsets({TopicPartition(*place): spec for place, spec in wanted.items()})

@@ -141,7 +141,6 @@ class OffsetHistory:
         self._groups: dict[str, _Group] = {}
 
     def read(self, rows: Iterable[CoordinatorRow]) -> Iterator[OffsetMove]:
-        """Yield the change of each row of an offset."""
         for row in rows:
             try:
                 record = group_records.decode(row.key, row.value)

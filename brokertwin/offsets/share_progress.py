@@ -45,7 +45,6 @@ class ShareProgress:
         self.unread: dict[tuple[int, int], str] = {}
 
     def take(self, row: CoordinatorRow) -> None:
-        """Apply a row of the topic."""
         try:
             kind = kind_of(row.key)
             if kind not in (ShareSnapshotKey.KIND, ShareUpdateKey.KIND):

@@ -88,7 +88,6 @@ class _Lane:
 def document(
     history: History, findings: Sequence[AuditFinding], files: Sequence[str]
 ) -> dict[str, Any]:
-    """The content of the page of a recording and its findings."""
     exchanges = _exchanges(history, findings)
     begin, end = history.span
     span = max(1, round(end - begin))

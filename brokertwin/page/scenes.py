@@ -134,7 +134,6 @@ class Player:
         }
 
     def tables(self) -> dict[str, list[Row]]:
-        """The rows of all tables that have some."""
         return {kind.value: found for kind, found in self._tables.items() if found}
 
     def _event(self, step: Mapping[str, Any]) -> dict[str, Any]:

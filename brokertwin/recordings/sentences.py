@@ -253,10 +253,7 @@ def said(finding: f.Finding) -> str:
         case f.GenerationBegan():
             number = finding.number
             if finding.by_request is None:
-                return (
-                    f"generation {number} begins: a member that was there joined again, or the"
-                    " session of one ended"
-                )
+                return f"generation {number} begins; the request that began it is not known"
             by = "this request" if finding.by_request == finding.line else finding.by_request.words
             return f"generation {number} begins, by {by}"
         case f.Rebalance():

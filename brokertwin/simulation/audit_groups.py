@@ -161,7 +161,6 @@ class GroupAudit:
         self._fetches[request_id] = now
 
     def fetched(self, request_id: str, now: int, body: dict[str, Any]) -> None:
-        """Check its response."""
         start = self._fetches.pop(request_id)
         for group in body["groups"]:
             for topic in group["topics"]:

@@ -75,7 +75,6 @@ class Auditor:
             self.trace.append(f"{self._clock.elapsed:>6} ms  {text}")
 
     def on_request(self, client: str, request: SimulatedRequest) -> None:
-        """Process a client's request."""
         send = request.send
         if self.trace is not None and send.api != "API_VERSIONS":
             self.say(f"{client} sends to broker {request.connection.broker}: {_brief(send)}")
@@ -99,7 +98,6 @@ class Auditor:
                 self._sent[request.id] = self._clock.now
 
     def on_response(self, client: str, request: SimulatedRequest, body: dict[str, Any]) -> None:
-        """Process a client's response."""
         api, now = request.send.api, self._clock.now
         if self.trace is not None and api not in ("API_VERSIONS", "METADATA"):
             broker, text = request.connection.broker, _response_brief(api, body)
@@ -144,7 +142,6 @@ class Auditor:
 
 
 def _brief(send: Any) -> str:
-    """Return a request as one line."""
     body = {k: v for k, v in render(send.body, send.version).items() if v not in (None, "", [], -1)}
     text = ", ".join(f"{name} {_short(value)}" for name, value in body.items())
     names = [f"{at.topic_partition.topic}-{at.topic_partition.partition}" for at in send.batches]

@@ -44,7 +44,6 @@ _STRING = next(name for name, form in CONVERTERS.items() if form == "string")
 
 
 def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
-    """Return the connector configurations at a time."""
     is_changed = elapsed_ms >= CHANGES_MS
     source = {
         "name": "source",

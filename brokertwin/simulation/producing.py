@@ -121,7 +121,6 @@ class RecordProducer:
         self.transaction = ""
 
     def on_events(self) -> None:
-        """Process the outcomes of records."""
         for event in self.client.events():
             name = self._sockets.names[event.record_id]
             if isinstance(event, RecordAcked):

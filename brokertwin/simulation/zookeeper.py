@@ -91,7 +91,6 @@ class Zoo:
         ]
 
     def run(self, milliseconds: int) -> None:
-        """Advance time."""
         until = self.now + milliseconds
         while self.now < until:
             self.now += STEP_MS

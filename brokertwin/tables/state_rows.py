@@ -40,8 +40,6 @@ Item = TypeVar("Item", bound=msgspec.Struct)
 
 
 class ItemKind(StrEnum):
-    """Kinds of items."""
-
     TOPICS = "topics"
     LOGS = "logs"
     PRODUCERS = "producers"
@@ -75,7 +73,6 @@ WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in UNCOUNTE
 
 
 def parts_of(whole: ItemKind) -> list[ItemKind]:
-    """Return the kinds of an item's parts."""
     return [part for part, of in PARTS.items() if of is whole]
 
 

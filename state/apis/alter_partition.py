@@ -33,7 +33,6 @@ from brokertwin.state.replication.isr_controller import NO_BROKER_EPOCH
 
 
 def handle(controller: Controller, request: Request) -> Decision:
-    """Alter the partitions that pass the checks."""
     body: AlterPartitionRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)

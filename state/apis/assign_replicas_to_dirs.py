@@ -69,7 +69,6 @@ def _assign(
     directory: Uuid,
     requested: AssignReplicasToDirsRequestTopicData,
 ) -> tuple[AssignReplicasToDirsResponseTopicData, ReplicasAssigned]:
-    """Return the results for a topic and the record of its directories."""
     topic = controller.topic_by_id(requested.topic_id)
     record = ReplicasAssigned(broker, requested.topic_id, {})
     outcomes = []

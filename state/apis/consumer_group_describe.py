@@ -64,7 +64,6 @@ def _member(
 
 
 def _assignment(broker: Broker, partitions: Target) -> ConsumerGroupDescribeResponseAssignment:
-    """Return the partitions of existing topics."""
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in partitions}
     return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[

@@ -107,7 +107,6 @@ def _refused_late(counts: Counter[str]) -> dict[str, _Refused]:
 
 
 def _unauthorized(controller: Controller, request: Request, names: Set[str]) -> dict[str, _Refused]:
-    """Return the errors of topics that the client may not create."""
     if controller.allows_cluster(request, Operation.CREATE):
         return {}
     refused = _Refused(Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")

@@ -31,7 +31,6 @@ from brokertwin.state.logs.log import Log
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Describe the broker's logs by directory."""
     body: DescribeLogDirsRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED)

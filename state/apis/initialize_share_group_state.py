@@ -35,8 +35,6 @@ from brokertwin.state.share.state_store import NO_EPOCH, ShareKey, ShareStateErr
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Initialize the states that pass the checks."""
-
     def decide(
         place: ShareKey, requested: InitializeShareGroupStateRequestPartitionData, _result: object
     ) -> ShareStateError | Record:

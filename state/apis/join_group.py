@@ -129,7 +129,6 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
 
 
 def _parameters_of(request: Request) -> JoinParameters:
-    """Return the member's parameters in a JoinGroup request."""
     body: JoinGroupRequest = request.body
     is_early = request.version < REBALANCE_TIMEOUT_SINCE
     timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms

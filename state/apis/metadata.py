@@ -108,7 +108,6 @@ def _handle(broker: Broker, request: Request) -> Decision:
 
 
 def _request_error(body: MetadataRequest, version: int) -> Error:
-    """Return the error that fails the whole request."""
     topics = body.topics or []
     is_by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
     is_any_nameless = any(topic.name is None for topic in topics)

@@ -285,7 +285,6 @@ class _Reader:
             self._unstable = transactional_offsets.unstable(broker, group_id)
 
     def offset(self, topic: str, partition: int) -> OffsetFetchResponsePartitions:
-        """Return the group's offset for a partition."""
         if (topic, partition) in self._unstable:
             unstable = Error.UNSTABLE_OFFSET_COMMIT
             return OffsetFetchResponsePartitions(partition_index=partition, error_code=unstable)

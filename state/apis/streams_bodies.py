@@ -48,7 +48,6 @@ def endpoint_response(known: Endpoint | None) -> StreamsEndpoint | None:
 
 
 def tasks_of(task_ids: list[StreamsTaskIds]) -> Tasks:
-    """Group tasks by subtopology."""
     tasks: Tasks = {}
     for each in task_ids:
         tasks.setdefault(each.subtopology_id, []).extend(each.partitions)

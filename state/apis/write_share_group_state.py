@@ -45,7 +45,6 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _update(
     former: ShareSnapshot, written: WriteShareGroupStateRequestPartitionData
 ) -> ShareUpdate:
-    """Convert a request's partition to a state update."""
     new = [
         ShareStateBatch(
             each.first_offset, each.last_offset, each.delivery_state, each.delivery_count

@@ -185,7 +185,6 @@ class OtherCells:
             self._send_event(cell, Kind.METADATA, MetadataEvent(record))
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Add messages of a machine to any machine."""
         for message in messages:
             if isinstance(message, ReplicaFetch | ReplicaResponse) and self._is_cut(message):
                 continue

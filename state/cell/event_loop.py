@@ -366,7 +366,6 @@ class CellLoop:
         self._until_quiet()
 
     def _intervene(self, event: Event) -> None:
-        """Handle an event that is not a request."""
         if event.kind is Kind.COMPLETE:
             self._complete_held(event)
         elif event.kind is Kind.MOVE_LEADER:
@@ -391,7 +390,6 @@ class CellLoop:
             self._apply(event.broker, cleaned)
 
     def _arrive(self, event: Event) -> None:
-        """Handle an event of another cell."""
         assert self._other_cells is not None, "only one of several cells gets such an event"
         if event.kind is Kind.REGISTRATION:
             self._register(between_cells.registration(event))
@@ -814,7 +812,6 @@ class CellLoop:
     # Read metadata records
 
     def _deliver_metadata(self, broker: int, record: Record) -> None:
-        """Let a broker read a metadata record."""
         if isinstance(record, TopicRemoved):
             self._lose_topic(broker, record)
         if isinstance(record, PartitionAltered):
@@ -1035,7 +1032,6 @@ class CellLoop:
         self._fetch_again(broker)
 
     def _fetch_again(self, broker: int) -> None:
-        """Send the fetches of a broker and of its followers."""
         followed: dict[int, list[copying.Place]] = {}
         for _, follower, place in _pairs(self._knowing(broker), broker):
             if not network.is_stopped(self._tables.cluster, follower):

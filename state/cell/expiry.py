@@ -90,7 +90,6 @@ def next_check(settings: BrokerSettings, after: int) -> int:
 
 
 def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
-    """Return the interval of each check in ms."""
     return [
         (settings.producer_id_expiration_check_interval_ms, expired_producers),
         (

@@ -232,19 +232,15 @@ class Machine(MachineTables):
         )
 
     def topic_by_name(self, name: str) -> Topic | None:
-        topic = self._named_topics.get(name)
-        if topic is None:
-            topic = image.topic_by_name(self, name)
-            if topic is not None:
-                self._named_topics[name] = topic
+        topic = self._named_topics.get(name) or image.topic_by_name(self, name)
+        if topic is not None:
+            self._named_topics[name] = topic
         return topic
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
-        topic = self.topics_seen.get(topic_id)
-        if topic is None:
-            topic = image.topic_by_id(self, topic_id)
-            if topic is not None:
-                self.topics_seen[topic_id] = topic
+        topic = self.topics_seen.get(topic_id) or image.topic_by_id(self, topic_id)
+        if topic is not None:
+            self.topics_seen[topic_id] = topic
         return topic
 
     def rules_of(self, topic: Topic) -> TopicRules:

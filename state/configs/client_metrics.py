@@ -80,7 +80,6 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 
 
 def subscription(configs: Mapping[str, str]) -> MetricsSubscription:
-    """The subscription of valid settings."""
     metrics, interval_ms, match = (
         parse(name, key, configs.get(name, key.default or ""))
         for name, key in CLIENT_METRICS_CONFIGS.items()

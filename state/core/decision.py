@@ -236,7 +236,6 @@ class Request(msgspec.Struct, gc=False):
 
     @property
     def version(self) -> int:
-        """The request's API version."""
         return self.header.request_api_version
 
 

@@ -33,11 +33,9 @@ class GroupRecord(msgspec.Struct, tag=True):
 
     @property
     def group_id(self) -> str:
-        """The group that the row belongs to."""
         key = self.key
         return key.group if isinstance(key, GroupMetadataKey) else key.group_id
 
 
 def tombstones(*keys: GroupKey) -> list[GroupRecord]:
-    """Return records that delete the values of keys."""
     return [GroupRecord(key) for key in keys]

@@ -67,8 +67,6 @@ class Watch(msgspec.Struct, array_like=True):
 
 
 class MachineTimer(msgspec.Struct, array_like=True):
-    """When a timer of a machine fires."""
-
     deadline: int
 
 
@@ -189,7 +187,6 @@ def deadlines(table: Table) -> DeadlineHeap:
 
 
 def has_deadline(pending: Pending) -> bool:
-    """Whether time resumes it."""
     return not pending.is_held and pending.deadline != NO_DEADLINE
 
 
@@ -249,7 +246,6 @@ def get_request(table: Table, event_id: str) -> PendingRequest | None:
 
 
 def keep_state(table: Table, event_id: str, state: bytes) -> None:
-    """Replace the state of a pending request."""
     table.change(REQUEST_KEY + event_id, PendingRequest).state = state
 
 
@@ -332,14 +328,12 @@ def add_late_messages(table: Table, event_id: str, messages: list[LateMessage]) 
 
 
 def take_late_messages(table: Table, event_id: str) -> list[LateMessage]:
-    """Return the messages of this event that are delivered now."""
     late = table.get(_LATE_MESSAGES + event_id, LateMessages)
     table.drop(_LATE_MESSAGES + event_id)
     return late.messages if late is not None else []
 
 
 def has_late_messages(table: Table, event_id: str) -> bool:
-    """Whether messages of this event have not been delivered yet."""
     return _LATE_MESSAGES + event_id in table
 
 

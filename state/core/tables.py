@@ -186,7 +186,6 @@ class Table:
         return key in self._live or key in (self._raw() if items is None else items)
 
     def has_either(self, key: str, other: str) -> bool:
-        """Whether one of two keys is taken."""
         live, items = self._live, self._items
         if items is None:
             items = self._raw()
@@ -398,8 +397,6 @@ class MachineTables:
 
 
 class CellTables:
-    """The tables of one cell."""
-
     def __init__(
         self, columns: Mapping[str, bytes] | None = None, read_base: ReadBaseOf | None = None
     ) -> None:

@@ -17,7 +17,6 @@ LIVE_KINDS = ("live-group", "live-streams")
 
 
 def check(tables: CellTables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
-    """Check the groups that some brokers coordinate."""
     has_groups = touched.has("groups") or touched.has("live_groups", *LIVE_KINDS)
     is_led = touched.has("metadata", "topic") or touched.has("cluster", "network")
     has_timers = has_groups or is_led or touched.has_timer(groups.TIMER)

@@ -140,7 +140,6 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerGroupCoor
 
 
 def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator":
-    """Return the coordinator of a classic group that this heartbeat converts."""
     try:
         converted = conversion.upgrade(broker, group)
     except Refused as refused:

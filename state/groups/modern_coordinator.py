@@ -74,7 +74,6 @@ def not_found(kind: str, group_id: str, member_epoch: int) -> Refused:
 
 
 def other_kind(kind: str, group_id: str) -> Refused:
-    """Return the error of a request for a group that is not of this kind."""
     return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
 
 

@@ -99,7 +99,6 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
 def updated_subscribers(
     counts: dict[str, int], former: ShareGroupMember | None, new: ShareGroupMember | None
 ) -> dict[str, int]:
-    """Return the subscriber counts after a member is replaced or removed."""
     changed = dict(counts)
     _count(changed, former.subscribed_topic_names if former is not None else [], -1)
     _count(changed, new.subscribed_topic_names if new is not None else [], 1)

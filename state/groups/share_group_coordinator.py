@@ -175,7 +175,6 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
     def _update_target(
         self, after: ShareGroupMember, group_epoch: int, counts: dict[str, int]
     ) -> tuple[int, Target]:
-        """Return the assignment epoch and the member's target."""
         group, now = self.group, self._broker.now
         interval_ms = group_configs.share_assignment_interval_ms(self._broker, group.group_id)
         if group.assignment_epoch >= group_epoch or self._is_early(interval_ms):

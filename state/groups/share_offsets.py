@@ -138,7 +138,6 @@ def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
 
 
 def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
-    """Return the records that start deletion of the states of topics."""
     coordinator = ShareGroupCoordinator(broker, group)
     ready = {each: known for each, known in group.initialized.items() if each not in names}
     coordinator.write_states(group.initializing, ready, {**group.deleting, **names})
@@ -156,7 +155,6 @@ def start_deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
 
 
 def finish_deleting(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
-    """Return the records that confirm the deletion of topics' states."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup) or not topic_ids:
         return []

@@ -133,7 +133,6 @@ class _SharedAssignment:
         self._assign_rest()
 
     def _note(self, member: int, partition_id: AssignablePartition) -> int:
-        """Note a member's partition and return its partition count."""
         self._owners.compute_if_absent(partition_id, JavaMap(own_hash))[member] = None
         assigned = self._assigned.compute_if_absent(member, JavaMap(self._hash_code))
         assigned[partition_id] = None

@@ -47,7 +47,6 @@ def invalid(regex: str) -> str | None:
 
 
 def matching(regexes: Iterable[str], names: Iterable[str]) -> dict[str, list[str]]:
-    """Return for each expression the names that it fully matches."""
     matched: dict[str, list[str]] = {}
     candidates = list(names)
     for regex in regexes:

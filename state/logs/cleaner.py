@@ -332,7 +332,6 @@ def cleaning_violation(log: Log | None, cleaned: LogCleaned) -> str:
 
 
 def apply_cleaned(at: MachineTables, cleaned: LogCleaned, rules: RollingRules) -> None:
-    """Replace the cleaned part of a log."""
     log = at.tables.logs.change(log_key(at.id, cleaned.topic_id, cleaned.partition), Log)
     rolling.ensure(at, log, rules)
     end = cleaned.end_offset

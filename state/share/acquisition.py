@@ -47,7 +47,6 @@ class Acquisition:
         self._count = 0
 
     def acquire(self) -> list[Acquired]:
-        """Acquire records and return them by offset."""
         share, log_batches = self._share, self._log_batches
         if self._request.records <= 0 or log_batches[-1].last < share.start_offset:
             return []
@@ -215,7 +214,6 @@ class Acquisition:
         self._share.batches.sort(key=lambda each: each.first)
 
     def _move_gap(self, offset: int) -> None:
-        """Move the gap in the share coordinator's state to an offset."""
         share = self._share
         if share.gap_start == NO_GAP:
             return

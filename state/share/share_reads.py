@@ -219,7 +219,6 @@ def _acquire(
 def _aborted(
     broker: Broker, source: _ReadablePartition, data: logs.Slice
 ) -> list[TransactionOffsets]:
-    """Return the records of aborted transactions in the data read."""
     aborted = logs.aborted_in(broker, source.log, source.offset, data)
     if not aborted:
         return []

@@ -63,7 +63,6 @@ class Census(msgspec.Struct, frozen=True):
 
 
 def census(cells: Mapping[str, Columns]) -> Census:
-    """Count the content of cells."""
     partitions = [
         (cluster, row)
         for cluster in sorted({cluster_of(cell) for cell in cells})

@@ -170,7 +170,6 @@ def take_and_report(
     on_snapshot: Callable[[Published, float], None],
     on_failure: Callable[[UserError], None],
 ) -> Published | None:
-    """Take a snapshot and report it or its failure. The job continues after a failure."""
     begun = time.monotonic()
     try:
         taken = take_one()

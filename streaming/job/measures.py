@@ -92,7 +92,6 @@ class QueryProgress(msgspec.Struct, frozen=True):
     tallies: Tallies = Tallies({}, {}, {})
 
     def document(self) -> dict[str, Any]:
-        """Return the progress as a JSON-like document."""
         values = msgspec.to_builtins(self)
         del values["tallies"]
         return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}

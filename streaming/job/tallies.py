@@ -57,7 +57,6 @@ def count(topic: str, values: Iterable[bytes | None], counts: Counts) -> None:
 
 
 def of(counts: Mapping[str, int]) -> Tallies:
-    """Group the counts by kind."""
     tallies = Tallies({}, {}, {})
     for name, number in sorted(counts.items()):
         kind, *rest = name.split(SEPARATOR)

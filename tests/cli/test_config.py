@@ -1,4 +1,4 @@
-"""`brokertwin config show`: every setting, its value and its source."""
+"""`brokertwin config show`: every setting, its value, its source and its meaning."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def shown(*words: str) -> dict[str, dict[str, object]]:
     return dict(json.loads(result.stdout))
 
 
-def test_it_shows_every_setting_and_its_source(
+def test_it_shows_every_setting_its_source_and_its_meaning(
     empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = empty_directory / "other.toml"
@@ -25,9 +25,12 @@ def test_it_shows_every_setting_and_its_source(
     monkeypatch.setenv("BROKERTWIN_CELLS", "3")
     values = shown("--config", str(file))
     assert values.keys() == Settings.model_fields.keys()
-    assert values["prefix"] == {"value": "from-file", "source": f"file {file}"}
-    assert values["cells"] == {"value": 3, "source": "environment BROKERTWIN_CELLS"}
-    assert values["trigger"] == {"value": "0 seconds", "source": "default"}
+    found = {name: (each["value"], each["source"]) for name, each in values.items()}
+    assert found["prefix"] == ("from-file", f"file {file}")
+    assert found["cells"] == (3, "environment BROKERTWIN_CELLS")
+    assert found["trigger"] == ("0 seconds", "default")
+    assert values["master"]["meaning"] == "Spark master URL"
+    assert all(each["meaning"] for each in values.values())
 
 
 def test_a_misspelt_variable_is_refused_with_the_nearest(

@@ -91,9 +91,9 @@ class Tracing:
             sys.settrace(None)
             took = time.process_time() - began
             called = [
-                (file.removeprefix(self._prefix), code.co_firstlineno)
+                (path.removeprefix(self._prefix), code.co_firstlineno)
                 for code in self._called.values()
-                if (file := real_path(code.co_filename)).startswith(self._prefix)
+                if (path := real_path(code.co_filename)).startswith(self._prefix)
             ]
             rows.append((item.nodeid, took, called))
         file.write_text(json.dumps(rows), "utf-8")

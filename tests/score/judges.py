@@ -38,6 +38,8 @@ def judged(found: f.Finding, truth: KnownTruth) -> Iterator[Judged]:
     yield _judged(found, "", _finding(found, truth))
     for cause in found.causes:
         yield _judged(found, type(cause).__name__, _cause(found, cause, truth))
+    if isinstance(found, f.GenerationBegan) and found.by_request is not None:
+        yield _judged(found, "by", _begun_by(found, found.by_request, truth))
     if isinstance(found, f.ProducerFenced) and truth.is_whole:
         for newer in found.newer:
             yield _judged(found, "newer", _epoch_bumped(found, newer, truth))
@@ -102,8 +104,13 @@ def _committed(found: f.OffsetCommitted, truth: KnownTruth) -> Answer:
     stored = truth.stored[found.group, found.partition.topic, found.partition.partition]
     is_pending = found.line.api == "TXN_OFFSET_COMMIT"  # it counts when its transaction commits
     limit = float("inf") if is_pending else found.line.end + truth.tolerance_ms
+    # the line of a commit that took its place may come after that of the transaction's end
     return _is(
-        any(each.offset == found.offset and each.time <= limit for each in stored),
+        any(
+            (each.time <= limit and each.offset == found.offset)
+            or (is_pending and each.time >= found.line.time and each.api == "OFFSET_COMMIT")
+            for each in stored
+        ),
         f"stored: {[(each.offset, each.time) for each in stored][-5:]}",
     )
 
@@ -457,6 +464,16 @@ def _of_rebalance(
         any(each.member == member and each.change in wanted for each in changes),
         f"{member}: {shown} in generation {found.number}",
     )
+
+
+def _begun_by(found: f.GenerationBegan, by: RecordedRequest, truth: KnownTruth) -> Answer:
+    span = truth.window(found.group, found.number, found.line.end)
+    if span is None:
+        return U
+    kinds = "joined", "rejoined", "returned", "left", "away", "replaced", "expired", "forgotten"
+    changes = truth.changes_in(found.group, span, *kinds)
+    clients = {name for each in changes for name in (each.of, each.client)}
+    return _is(by.name in clients, f"{by.name}: {sorted(clients)} in {found.number}")
 
 
 def _generation_changed(

@@ -113,10 +113,13 @@ class SyntheticRecording:
         generation: int,
         members: list[str] | None = None,
         is_new: bool = False,
+        instance: str | None = None,
+        session_ms: int = -1,
         **when: int,
     ) -> None:
         """A JoinGroup of a client of the member's name; who gets a list of members leads."""
         request = {"groupId": GROUP, "memberId": "" if is_new else member}
+        request |= {"groupInstanceId": instance, "sessionTimeoutMs": session_ms}
         response = {
             "errorCode": 0,
             "generationId": generation,

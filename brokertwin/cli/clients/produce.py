@@ -258,7 +258,6 @@ def _producer(
     is_traced: bool,
     results: "ProduceResults",
 ) -> "Iterator[SharedProducer]":
-    """Yield a producer that several threads may share."""
     from brokertwin.clients.eras import metadata_settings
     from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.io.traced import TracedProducer

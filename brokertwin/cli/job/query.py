@@ -104,7 +104,6 @@ def command(
 def _of_job(
     config: Path | None, checkpoint: Path | None, prefix: str | None, when: "Moment | None"
 ) -> "Tables":
-    """Return the state in the job's checkpoint."""
     from brokertwin import tables
     from brokertwin.streaming.job.session import session_when_needed
 

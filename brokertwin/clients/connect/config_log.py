@@ -150,7 +150,6 @@ def fencing_record(name: str, count: int, generation: int) -> Record:
 
 
 def task_records(name: str, configs: list[Config]) -> list[Record]:
-    """Return the records that set the tasks of a connector."""
     tasks = [
         (f"{TASK}{name}-{at}".encode(), msgspec.json.encode({"properties": config}))
         for at, config in enumerate(configs)

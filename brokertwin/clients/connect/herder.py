@@ -93,7 +93,6 @@ class Herder:
         self._fencing: dict[str, int] = {}
 
     def tick(self) -> list[Command]:
-        """Return the commands to execute now."""
         taken, self.coordinator.taken = self.coordinator.taken, []
         self.coordinator.stopped(item for item in taken if item not in self.running)
         commands: list[Command] = self._stop(item for item in taken if item in self.running)

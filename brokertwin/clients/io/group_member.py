@@ -111,7 +111,6 @@ class ClientGroupMember(Generic[AnyClient]):
             return self.client.events()
 
     def close(self, timeout_ms: int = CLOSE_MS) -> None:
-        """Leave the group and close the connections."""
         self._is_closed.set()
         if self._beats is not None:
             self._beats.join()

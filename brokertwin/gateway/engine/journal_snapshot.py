@@ -60,7 +60,6 @@ _encode = msgspec.json.encode
 
 
 def documents(snapshot: EngineSnapshot) -> Iterator[bytes]:
-    """Yield the lines of a snapshot."""
     lines = len(snapshot.columns) + len(snapshot.kept) + len(snapshot.sealed) + 1
     yield _encode(_SnapshotLine(snapshot=_Head(STATE_VERSION, snapshot.events, lines)))
     for name, column in snapshot.columns.items():

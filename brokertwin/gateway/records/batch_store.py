@@ -259,7 +259,6 @@ class FileBatchStore:
         self._forget_reader(number)
 
     def _room(self, number: int) -> int:
-        """Return the disk space of a file."""
         with suppress(FileNotFoundError):
             return self._file(number).stat().st_blocks * 512
         return 0

@@ -88,7 +88,6 @@ def _raw_records(
 def left_of(
     data: bytes, header: StoredBatch, found: list[RawRecord], outcome: CleanedBatch
 ) -> bytes:
-    """Return the bytes of a batch that keeps some of its records or its header."""
     assert outcome.places is not None, "the batch is not deleted"
     kept = [found[place] for place in outcome.places]
     (attributes,) = _INT16.unpack_from(data, ATTRIBUTES_POSITION)

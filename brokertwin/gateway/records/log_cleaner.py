@@ -127,7 +127,6 @@ class _Left:
         self.batches.append(batch)
 
     def unchanged_batch(self, header: StoredBatch) -> None:
-        """Keep the next batch."""
         if header.base_offset < self._first_indexed:
             self.batches.append(header.header())
             return

@@ -21,7 +21,6 @@ def part(data: bytes, at: int) -> DerElement:
 
 
 def parts(data: bytes, outer: DerElement) -> Iterator[DerElement]:
-    """Yield the elements within another one."""
     at = outer.content
     while at < outer.end:
         element = part(data, at)

@@ -144,7 +144,6 @@ def _fault_of_new(change: Body) -> Why | None:
 
 
 def _apply(entries: dict[tuple[str, str], Credential], change: Body) -> None:
-    """Set or delete an entry."""
     name, mechanism = change["name"], _BY_CODE[change["mechanism"]]
     entries.pop((name, mechanism.name), None)
     if "iterations" in change:

@@ -97,7 +97,6 @@ class SignedRules(NamedTuple):
         return Bearer(user.strip(), 1000 * expires)
 
     def _verified(self, token: str) -> dict[str, Any]:
-        """Verify the signature and return the claims."""
         from jwt import PyJWS, PyJWTError
 
         verifier = PyJWS(options={"enforce_minimum_key_length": True})

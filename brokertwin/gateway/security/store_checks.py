@@ -82,7 +82,6 @@ def refusal(why: str) -> str:
 
 
 def not_loaded(location: str, kind: str) -> str:
-    """Return the reason for a store that cannot be loaded."""
     if kind == PEM:
         return f"{_INVALID}: Failed to load PEM SSL keystore {location}"
     return f"{_KAFKA}: Failed to load SSL keystore {location} of type {kind}"

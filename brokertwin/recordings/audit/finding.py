@@ -97,7 +97,6 @@ class AuditFinding(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of occurrences."""
         return len(self.evidence) if self.often is None else self.often
 
     @property

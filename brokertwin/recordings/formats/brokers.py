@@ -14,6 +14,7 @@ Documents of captures may name their broker; the default is broker 1.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -150,7 +151,6 @@ class Brokers:
         return set().union(*self._listeners.values())
 
     def is_of_several(self) -> bool:
-        """Whether the lines are of several brokers."""
         numbers = {number for label in self._seen for number in [number_in(label, IN_NAME, AT_END)]}
         if len(numbers - {None}) > 1:
             return True
@@ -201,6 +201,7 @@ def _first(*numbers: int | None) -> int | None:
     return next((number for number in numbers if number is not None), None)
 
 
+@lru_cache(maxsize=10_000)
 def _local(connection: str) -> _Local:
     host, _, port = connection.split("-")[0].rpartition(":")
     return _Local(host, port)

@@ -189,7 +189,6 @@ class Exchanges:
         return self._pair(line, place, content, time, unit_ms)
 
     def rest(self) -> Iterator[Document]:
-        """Yield the documents left at the end of the log."""
         yield from self._done.values()
         for documents in self._pending.values():
             yield from documents

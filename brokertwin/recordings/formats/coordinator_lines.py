@@ -77,7 +77,6 @@ class Logged(NamedTuple):
         return _PARTICULAR.sub("", reason)
 
     def ends(self, member: str) -> bool:
-        """Whether the coordinator removed this member."""
         return member in self.text and _ENDED.search(self.text) is not None
 
     @property

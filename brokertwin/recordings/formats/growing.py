@@ -68,7 +68,6 @@ class _GrowingFile:
         self._source = name
 
     def read(self, summary: Summary, seen: Seen) -> Iterator[Document]:
-        """Yield the documents of new lines."""
         if self._whole is not None:
             yield from self._log.documents(self._whole, summary, seen)
             return

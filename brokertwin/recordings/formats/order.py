@@ -178,7 +178,6 @@ class Sorter:
             self._write_run()
 
     def __len__(self) -> int:
-        """Number of documents."""
         return self._count
 
     def __iter__(self) -> Iterator[OrderedLine]:

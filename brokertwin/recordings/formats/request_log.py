@@ -200,7 +200,6 @@ def document_of(
 
 
 def _rest_of(text: bytes, duration: float, connection: str) -> Fields:
-    """The fields that are no attributes of a document."""
     rest = _fields_decoder.decode(text)
     for name in KNOWN:
         rest.pop(name, None)

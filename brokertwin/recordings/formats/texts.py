@@ -129,7 +129,6 @@ def is_object(text: bytes) -> bool:
 
 
 def is_complete(text: bytes) -> bool:
-    """Whether the request in a text is complete."""
     start = start_in(text, 0)
     return start is not None and layouts.Scan().end_in(text, start.at) is not None
 

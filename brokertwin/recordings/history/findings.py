@@ -615,7 +615,7 @@ class _OfGroup(Finding, frozen=True, kw_only=True):
 
 
 class GenerationBegan(_OfGroup, frozen=True, kw_only=True, tag="generation-began"):
-    """A generation begins; `by` is the first request that began it, None if not recorded."""
+    """A generation begins; `by_request` is the first request that began it, None if unknown."""
 
     number: int
     by_request: RecordedRequest | None = None

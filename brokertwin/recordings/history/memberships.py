@@ -5,7 +5,7 @@ Source: ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-800, K
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -116,12 +116,23 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class RecordedJoin(msgspec.Struct, frozen=True):
-    """A JoinGroup that let a member into a generation; `made` is 0 if unknown."""
+    """A JoinGroup that let a member into a generation.
+
+    Attributes:
+        member: its id.
+        generation: the one of the response.
+        line: the request.
+        made: when the response was made, in ms since 1970; 0 if unknown.
+        instance: its group.instance.id; "" if it has none.
+        had_id: whether the request had the member id.
+    """
 
     member: str
     generation: int
     line: RecordedRequest
     made: float = 0.0
+    instance: str = ""
+    had_id: bool = False
 
     def waits_at(self, refused: RecordedRequest) -> bool:
         answered = min(self.line.end, self.made or math.inf)
@@ -171,6 +182,7 @@ class GenerationLine(msgspec.Struct, frozen=True):
         line: the exchange.
         member: the member.
         joined: whether it is new in the group and began the generation by that.
+        is_static: whether it has a group.instance.id: then it may have joined a stable group.
         within: generations within the minute before it, or before an earlier line.
         reason: the reason of the client for joining again.
         former: the generation or epoch of the member before; -1 if it had none.
@@ -182,6 +194,7 @@ class GenerationLine(msgspec.Struct, frozen=True):
     within: int
     reason: str = ""
     former: int = -1
+    is_static: bool = False
 
 
 class ObservedGeneration(msgspec.Struct):
@@ -193,6 +206,7 @@ class ObservedGeneration(msgspec.Struct):
         first: the first response that shows it.
         lines: the responses that show it, in their order.
         members: member id to group.instance.id, from the leader's list; None if not recorded.
+        led: the leader's JoinGroup that began it, not one of a leader that was restarted later.
         reported: the causes that were reported.
         dropped: the members that were reported as not in it.
         former: the newest generation before it that is recorded; -1 if none is.
@@ -204,6 +218,7 @@ class ObservedGeneration(msgspec.Struct):
     first: RecordedRequest | None = None
     lines: list[GenerationLine] = field(default_factory=list)
     members: dict[str, str | None] | None = None
+    led: RecordedRequest | None = None
     reported: list[RebalanceCause] = field(default_factory=list)
     dropped: list[MemberDropped] = field(default_factory=list)
     former: int = -1
@@ -300,9 +315,7 @@ class Membership(msgspec.Struct):
             if member:
                 self.used[member] = min(self.used.get(member, line.time), line.time)
             if exchange.response and not exchange.code:
-                joined = exchange.response.get("memberId", "")
-                number = exchange.response.get("generationId", -1)
-                self.joins.append(RecordedJoin(joined, number, line, exchange.made))
+                self.joins.append(_join_of(exchange))
             self._bound()
 
     def state_at(self, time: float, known: KnownFacts) -> GroupState:
@@ -399,39 +412,46 @@ class Membership(msgspec.Struct):
         if number < self.number and is_later and not self.is_modern:
             self._begin_anew()
         is_new = not body.get("memberId") or member in self.handed_out
+        join = _join_of(exchange)
+        has_list = bool(response.get("members")) and not response.get("skipAssignment")
         if instance:
-            is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
+            self._drop_expired(number, line)
+            is_free = not self._takes_over(join)
             listed = self.generations.get(number - 1, ObservedGeneration()).members
             is_free = is_free or (listed is not None and instance not in listed.values())
-            has_list = bool(response.get("members")) and not response.get("skipAssignment")
-            is_new = is_new and is_free and (has_list or self._is_of_rebalance(number, line))
-        if member in self.handed_out:
-            self.handed_out.remove(member)
+            is_new = is_new and is_free
+        if not self.is_modern:
+            known = self.generations.get(number, ObservedGeneration())
+            shown = [each.line for each in known.lines] if is_new and not instance else []
+            if has_list and known.led is not None and known.members != _listed(response):
+                shown.append(known.led)
+            if any(each.end + self.late_ms + EXPIRY_MS < line.time for each in shown):
+                self._begin_anew()  # a new member, or another list, begins another generation
         if is_new:
-            shown = self.generations.get(number, ObservedGeneration()).lines
-            is_shown = bool(shown) and not self.is_modern
-            if is_shown and all(each.line.end + EXPIRY_MS < line.time for each in shown):
-                self._begin_anew()  # a new member begins a generation: it is another one
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
         yield from self._waited(line, last)
         if number > self.number:
             yield self._began(number, line)
+        if member in self.handed_out:
+            self.handed_out.remove(member)
         timeout_ms = body.get("sessionTimeoutMs", -1)
         self._enter(member, ObservedMember(line, line, instance, timeout_ms, number, line))
         if response.get("leader") == member:
             self.leader = member
-            listed = {
-                each["memberId"]: each.get("groupInstanceId")
-                for each in response.get("members") or ()
-            }
+            listed = _listed(response)
             is_known = len(listed) <= MEMBERS_MAX
-            self._generation(number, line).members = listed if is_known else None
+            generation = self._generation(number, line)
+            generation.members = listed if is_known else None
+            if has_list:
+                generation.led = generation.led or line
             if number == self.number:
                 self.is_whole = is_known
                 self._list(listed, number, line)
-        former = number - 1
-        yield from self._reached(number, line, member, is_new, former, body.get("reason") or "")
-        yield from self._explained(RecordedJoin(member, number, line, exchange.made))
+        reason = body.get("reason") or ""
+        yield from self._reached(
+            number, line, member, is_new, number - 1, reason, is_static=bool(instance)
+        )
+        yield from self._explained(join)
 
     def _begin_anew(self) -> None:
         """Forget the generations of a group that was removed and made again."""
@@ -442,15 +462,25 @@ class Membership(msgspec.Struct):
         self.members.clear()
         self.is_whole = False
 
-    def _is_of_rebalance(self, number: int, line: RecordedRequest) -> bool:
-        """Return whether a join came before its generation; one of a stable group gets the same.
+    def _has_joined(self, shown: GenerationLine, generation: ObservedGeneration) -> bool:
+        """Return whether a new member came before its generation began.
 
-        A static member that is restarted begins no generation.
+        A static member that is restarted gets the generation of a stable group.
         """
-        if 0 <= self.number < number:
-            return True
-        known = self.generations.get(number)
-        return known is not None and known.first is not None and line.time <= known.first.end
+        if not shown.joined or not shown.is_static or shown.line.api in BEATS:
+            return shown.joined
+        led = generation.led
+        return led is not None and shown.line.time + self.late_ms <= led.end
+
+    def _drop_expired(self, number: int, line: RecordedRequest) -> None:
+        """Drop static members that expired before a generation: new ones do not replace them."""
+        former = self.generations.get(number - 2)
+        if self.number != number - 2 or former is None or former.members is None:
+            return
+        if self._have_expired(former.members, line):
+            self.dropped |= self.members
+            self.members.clear()
+            self.instances.clear()
 
     def _note_connection(self, member: ObservedMember, line: RecordedRequest) -> None:
         """Note a request over another connection: the coordinator may be another, or restarted."""
@@ -475,11 +505,12 @@ class Membership(msgspec.Struct):
                 new = ObservedMember(line, line, instance or "", -1, number, line)
                 self.members[member] = new
 
-    def _takes_over(self, instance: str, join: RecordedJoin) -> bool:
+    def _takes_over(self, join: RecordedJoin) -> bool:
         """Note the member of an instance id; True if it replaces a former one."""
-        held = self.instances.setdefault(instance, [])
-        former = {each.member for each in held} - {join.member}
-        former |= {m for m, e in self.members.items() if e.instance == instance} - {join.member}
+        held = self.instances.setdefault(join.instance, [])
+        former = {each.member for each in held}
+        former |= {m for m, e in self.members.items() if e.instance == join.instance}
+        former.discard(join.member)
         held.append(join)
         for member in former:
             self.replaced[member] = join
@@ -494,7 +525,9 @@ class Membership(msgspec.Struct):
         new = [
             each.line
             for each in self.joins
-            if each.generation == number and each.member not in self.members
+            if each.generation == number
+            and not each.instance  # one that is restarted begins no generation
+            and (not each.had_id or each.member in self.handed_out)
         ]
         left = [each.line for each in self._left_before(number, line.end)]
         causes = [*new, *left]
@@ -579,7 +612,8 @@ class Membership(msgspec.Struct):
         self.gone[departure.member] = departure
         self.departures.append(departure)
         member = departure.member
-        yield MemberGone(group=self.group, line=line, member=member, reason=reason)
+        if member not in self.handed_out:  # with its id alone, it was no member
+            yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):
             severity, group = Severity.WARNING, self.group
             yield MaxPollExceeded(
@@ -659,8 +693,8 @@ class Membership(msgspec.Struct):
             return
         is_new = former == 0 and known is None
         if former == 0:
-            join = RecordedJoin(member, epoch, line)
-            has_replaced = bool(instance) and self._takes_over(instance, join)
+            join = RecordedJoin(member, epoch, line, instance=instance)
+            has_replaced = bool(instance) and self._takes_over(join)
             self.is_whole = self.is_whole or (epoch == 1 and not instance)
             # without the begin of the group a member with an instance id may replace another
             is_new = is_new and not has_replaced and (not instance or self.is_whole)
@@ -744,6 +778,8 @@ class Membership(msgspec.Struct):
         is_new: bool,
         former: int,
         reason: str = "",
+        *,
+        is_static: bool = False,
     ) -> Iterator[Finding]:
         """Report a response that shows a generation."""
         generation, since = self._generation(number, line), line.end - WINDOW_MS
@@ -751,7 +787,9 @@ class Membership(msgspec.Struct):
         self.reached = [*self.reached, (line.end, number)][-EVENTS_MAX:]
         within = len({each for _, each in self.reached})
         within = max([within, *(each.within for each in generation.lines)])
-        generation.lines.append(GenerationLine(line, member, is_new, within, reason, former))
+        generation.lines.append(
+            GenerationLine(line, member, is_new, within, reason, former, is_static)
+        )
         yield from self._report(number, line)
 
     def _report(self, number: int, new: RecordedRequest | None = None) -> Iterator[Finding]:
@@ -802,7 +840,8 @@ class Membership(msgspec.Struct):
         found: list[RebalanceCause] = [
             MemberJoined(member=each.member, client=self._client(each.member))
             for each in lines
-            if each.joined and (each.line.api not in BEATS or each.former in (0, generation.former))
+            if self._has_joined(each, generation)
+            and (each.line.api not in BEATS or each.former in (0, generation.former))
         ]
         found += [
             MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
@@ -823,7 +862,11 @@ class Membership(msgspec.Struct):
         is_same = before.keys() == now.keys() and not any(now.values())
         if not found and not gone and is_same:  # a static member may have been restarted
             first = min(lines, key=lambda each: each.line.time)
-            if generation.under_way < 0 or first.line.time + self.late_ms < generation.under_way:
+            begun = first.line.time + self.late_ms
+            others = [each.line.time for each in lines if each.member != first.member]
+            if generation.under_way >= 0:
+                others.append(generation.under_way)
+            if all(begun < each for each in others):  # else it is unknown who was the first
                 found.append(self._again(first))
         return found
 
@@ -836,19 +879,23 @@ class Membership(msgspec.Struct):
         before, now = generation.before, generation.members
         if generation.former != number - 2 or not before or now is None:
             return []
-        known = {**self.dropped, **self.members}
+        if before.keys() & now.keys() or not self._have_expired(before, line):
+            return []
         expired = [member for member in before if member not in self.gone]
-        is_expired = all(
+        return [MemberDropped(member=each, client=self._client(each)) for each in expired]
+
+    def _have_expired(self, members: Iterable[str], line: RecordedRequest) -> bool:
+        """Return whether the sessions of members ended before a request, unless they left."""
+        known = {**self.dropped, **self.members}
+        return all(
             member in known
-            and member not in {*now, *self.replaced}
+            and member not in self.replaced
             and known[member].session_timeout_ms > 0
             and known[member].last.broker == line.broker
             and known[member].is_silent(line)
-            for member in expired
+            for member in members
+            if member not in self.gone
         )
-        if not is_expired:
-            return []
-        return [MemberDropped(member=each, client=self._client(each)) for each in expired]
 
     def _note_rebalance(self, exchange: RecordedExchange) -> None:
         """Note a refusal that shows that a rebalance had begun before members joined for it.
@@ -959,7 +1006,9 @@ class Membership(msgspec.Struct):
 
     def _held(self, body: Any) -> tuple[Cause, ...]:
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
-        held = [e for e in self.instances.get(instance, ()) if e.member != body.get("memberId")]
+        held = self.instances.get(instance, [])
+        own = [n for n, each in enumerate(held) if each.member == body.get("memberId")]
+        held = held[own[-1] + 1 :] if own else held  # a former holder does not fence it
         if not held:
             return ()
         return (InstanceHeld(instance=instance, member=held[-1].member, by=held[-1].line),)
@@ -1084,6 +1133,23 @@ def certainty_of(causes: tuple[Cause, ...]) -> Certainty:
         return Certainty.UNKNOWN
     is_derived = any(isinstance(each, MemberExpired) for each in causes)
     return Certainty.DERIVED if is_derived else Certainty.SEEN
+
+
+def _join_of(exchange: RecordedExchange) -> RecordedJoin:
+    body, response = exchange.request, exchange.response
+    return RecordedJoin(
+        response.get("memberId", ""),
+        response.get("generationId", -1),
+        exchange.line,
+        exchange.made,
+        body.get("groupInstanceId") or "",
+        bool(body.get("memberId")),
+    )
+
+
+def _listed(response: Any) -> dict[str, str | None]:
+    members = response.get("members") or ()
+    return {each["memberId"]: each.get("groupInstanceId") for each in members}
 
 
 def _has_assignment(response: Any) -> bool:

@@ -82,7 +82,6 @@ class ObservedReplication:
         return [f"broker {b}" for b in missing] + ["the controller"] * (not self.known.presences)
 
     def has_leader_log(self, partition: ReplicatedPartition) -> bool:
-        """Return whether the recording has the log of a partition's leader."""
         return partition.known.led_by in self.known.logs
 
     @cached_property

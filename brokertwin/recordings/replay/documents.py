@@ -72,7 +72,6 @@ def response_documents(
     responses: Mapping[str, ModelResponse],
     apis: frozenset[str],
 ) -> list[dict[str, Any]]:
-    """Describe the responses of the selected APIs."""
     return [
         {
             "id": exchange.id,

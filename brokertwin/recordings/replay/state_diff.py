@@ -23,7 +23,6 @@ class StateChange(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The change as a JSON-like document."""
         fields = {name: {"before": a, "after": b} for name, (a, b) in self.fields.items()}
         return {"kind": self.kind.value, "item": self.item, "change": self.what, "fields": fields}
 

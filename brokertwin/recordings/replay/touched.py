@@ -20,7 +20,6 @@ CHOSEN = {
 
 
 def masked_responses(exchanges: Iterable[Exchange]) -> Counter[str]:
-    """Count recorded responses by masked field."""
     counts = Counter(dict.fromkeys(MASKED, 0))
     for exchange in exchanges:
         counts.update(set(_masked_fields(exchange.response)))

@@ -108,7 +108,6 @@ class Decided:
         self.forced: set[int] = set()
 
     def make(self, change: ScheduleChange, sake: int) -> None:
-        """Apply a change for an exchange."""
         for index in change.moved:
             self.after[index].add(sake)
         for index in change.late:
@@ -462,7 +461,6 @@ class Walk:
         return not is_open or self._agrees(index, response)
 
     def _agrees(self, index: int, response: ModelResponse) -> bool:
-        """Whether a response is the recorded one and not much earlier."""
         delayed, time = self._delayed.get(index), response.response_time
         if time is not None and response.error is None:
             is_expired = (

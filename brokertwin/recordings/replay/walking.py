@@ -23,7 +23,6 @@ class KeptWalk(NamedTuple):
     since: tuple[bytes, ...] = ()
 
     def cell(self) -> Cell:
-        """Return a new cell in this state."""
         cell = self.base.copy()
         for document in self.since:
             cell.handle(document, NOWHERE)
@@ -53,7 +52,6 @@ class WalkingCell:
         return rows
 
     def changing(self) -> Cell:
-        """Return the cell for changes other than by an event."""
         cell = self.cell()
         self._kept = None
         return cell

@@ -146,7 +146,6 @@ class BrokertwinSource(DataSource):
 
 class PushingSource(BrokertwinSource):
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """Return a reader that takes filters."""
         reader = super().reader(schema)
         assert isinstance(reader, _FilteringReader)
         return _PushingReader(reader)
@@ -249,7 +248,6 @@ class StateReader(_FilteringReader):
         return [_Part(path, batch, cell) for cell in kept] or [_Part(path, batch, "")]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a cell."""
         assert isinstance(partition, _Part)
         path, batch, cell = partition.path, partition.batch, partition.part
         if path is None:
@@ -282,7 +280,6 @@ class LiveReader(_FilteringReader):
         return [_Part(self.path, batch, number) for number in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a shuffle partition."""
         assert isinstance(partition, _Part) and partition.batch is not None
         rows = reading.live_rows(self.path, self.table, partition.batch, partition.part)
         return self.selected(rows)

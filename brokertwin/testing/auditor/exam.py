@@ -306,7 +306,6 @@ class _Processes:
         }
 
     def read_counts(self) -> dict[str, int]:
-        """Return the number of records of each reader."""
         made = self.statements()
         return {
             role.name: len({words[-1] for verb, words in made[role.name] if verb == verb_of})
@@ -319,7 +318,6 @@ class _Processes:
         return len(self.statements().get(role.name, ())) >= lines or not self.running([role])
 
     def running(self, roles: Sequence[ProcessRole]) -> list[ProcessRole]:
-        """Return the processes that have not ended."""
         return [role for role in roles if role in self._running and self._is_alive(role)]
 
     def _is_alive(self, role: ProcessRole) -> bool:

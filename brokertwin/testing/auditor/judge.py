@@ -38,7 +38,6 @@ READ, RECEIVED = VERB_OF[WorkKind.CONSUME], VERB_OF[WorkKind.SHARE]
 
 
 def judge(evidence: RunEvidence) -> list[Violation]:
-    """Return the broken promises of a run."""
     seen = exchanges.seen(evidence.exchanges)
     audit, records = _records(evidence)
     found = [

@@ -78,7 +78,6 @@ def _fault(chance: Random, retriable: Mapping[str, tuple[str, ...]]) -> FaultSpe
 
 
 def standing_faults() -> list[FaultSpec]:
-    """Return the faults of every run."""
     return [
         FaultSpec(
             effect=Effect.DELAY,

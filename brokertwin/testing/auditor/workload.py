@@ -138,7 +138,6 @@ CLASSIC = GroupKind()
 def environment(
     role: ProcessRole, names: RunNames, bootstrap: str, count: int, group: GroupKind = CLASSIC
 ) -> dict[str, str]:
-    """Return the variables of a process."""
     return {
         "EXAM_BOOTSTRAP": bootstrap,
         "EXAM_WORK": role.work.value,

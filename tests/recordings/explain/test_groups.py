@@ -157,7 +157,8 @@ def test_empty_group_restarts_with_the_next_member() -> None:
     history.join(1, "b", 1, 21)
     history.leave(100, "a")
     history.leave(110, "b")
-    history.join(200, "c", 4)
+    response = {"errorCode": 0, "memberId": "c", "generationId": 4}
+    history.add(200, "c", "JOIN_GROUP", response, memberId="")
     assert notes(history.story())[-1] == "generation 4 begins, by this request"
 
 

@@ -18,11 +18,14 @@ from brokertwin.recordings.history.findings import (
     GenerationBegan,
     GroupHasMembers,
     GroupRefused,
+    InstanceFenced,
     InstanceHeld,
     MemberExpired,
     MemberHasLeft,
     MemberJoined,
+    MemberJoinedAgain,
     MemberLeft,
+    MemberNotInNext,
     MemberRefused,
     OffsetAborted,
     OffsetCommitted,
@@ -433,17 +436,75 @@ def test_a_producer_id_that_no_other_producer_replaced_has_no_known_cause_of_49(
     assert (found.causes, found.certainty) == ((), Certainty.UNKNOWN)
 
 
-def test_static_members_that_join_one_rebalance_are_all_new() -> None:
+def joined(recording: SyntheticRecording, number: int) -> set[str]:
+    return {each.member for each in causes(recording)[number] if isinstance(each, MemberJoined)}
+
+
+@pytest.mark.parametrize("has_leader", [True, False])
+def test_static_members_that_join_the_rebalance_of_a_leader_are_new(has_leader: bool) -> None:
     recording = SyntheticRecording()
     recording.join("a", 1, ["a"])
-    for number, at in enumerate((10_000, 10_001, 90_000)):
-        name = f"i{number}"
-        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": name}
-        response = {"errorCode": 0, "generationId": 2, "memberId": name, "leader": ""}
+    for at in (10_000, 10_001, 90_000):
         end = at + 5 if at == 90_000 else 12_000
-        recording.add(name, "JOIN_GROUP", request, response, at=at, end=end)
-    (*_, members) = causes(recording).values()
-    assert {each.member for each in members if isinstance(each, MemberJoined)} == {"i0", "i1"}
+        recording.join(f"i{at}", 2, is_new=True, instance=f"i{at}", at=at, end=end)
+    if has_leader:
+        recording.join("a", 2, ["a", "i10000", "i10001"], at=11_990, end=12_001)
+    assert joined(recording, 2) == ({"i10000", "i10001"} if has_leader else set())
+
+
+def test_static_members_that_are_restarted_together_have_not_joined() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 2, is_new=True, instance="a", at=1_000, end=1_009)
+    recording.join("b", 2, is_new=True, instance="b", at=1_001, end=1_010)
+    assert joined(recording, 2) == set()
+
+
+@pytest.mark.parametrize("session_ms", [45_000, 100_000])
+def test_static_members_join_a_group_that_was_empty_since_their_sessions_ended(
+    session_ms: int,
+) -> None:
+    """No response shows the generation without members."""
+    recording = SyntheticRecording()
+    for number, at in ((3, 0), (5, 90_000)):
+        members = [f"a{number}", f"b{number}"]
+        recording.join(members[0], number, members, True, "a", session_ms, at=at, end=at + 100)
+        recording.join(members[1], number, None, True, "b", session_ms, at=at + 1, end=at + 101)
+    found = History(recording.exchanges).found(GROUPS, MemberNotInNext)
+    shown = joined(recording, 5), {each.member for each in found}
+    assert shown == (({"a5", "b5"}, {"a3", "b3"}) if session_ms == 45_000 else (set(), set()))
+
+
+@pytest.mark.parametrize(("second", "is_known"), [(50_000, False), (50_001, True)])
+def test_of_members_that_join_again_at_one_time_none_is_the_cause(
+    second: int, is_known: bool
+) -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a", "b"], at=0)
+    recording.join("b", 1, at=1)
+    recording.join("a", 2, ["a", "b"], at=50_000)
+    recording.join("b", 2, at=second)
+    assert [type(each) for each in causes(recording)[2]] == [MemberJoinedAgain] * is_known
+
+
+def test_an_instance_is_not_held_by_its_former_member() -> None:
+    recording = SyntheticRecording()
+    for number in range(2):
+        recording.join(f"i-{number}", 1, is_new=True, instance="i")
+    fenced = {"groupId": GROUP, "memberId": "i-1", "groupInstanceId": "i", "generationId": 1}
+    recording.add("a", "HEARTBEAT", fenced, {"errorCode": Error.FENCED_INSTANCE_ID})
+    assert refusal(recording, InstanceFenced) == ()
+
+
+def test_members_that_join_another_generation_of_the_same_number_did_not_begin_the_first() -> None:
+    """A coordinator that is restarted before it stored a generation gives its number again."""
+    recording = SyntheticRecording()
+    recording.join("a", 3, ["a", "b"], at=1_000)
+    recording.join("b", 3, is_new=True, at=1_000)
+    recording.join("a", 3, ["a", "c"], at=9_000, end=9_005)
+    recording.join("c", 3, is_new=True, at=9_000, end=9_006)
+    *_, last = History(recording.exchanges).found(GROUPS, Rebalance)
+    assert [each.end % 60_000 for each in last.lines] == [9_005, 9_006]
+    assert joined(recording, 3) == {"c"}
 
 
 # Offsets
