@@ -34,6 +34,7 @@ from brokertwin.state.groups.groups import StoredClassicGroup
 
 AWAY_EPOCH = -2
 LEAVES = frozenset({-1, -2})
+REMOVING = frozenset({"OFFSET_DELETE", "DELETE_GROUPS", "DELETE_TOPICS"})
 """Member epochs of heartbeats that leave."""
 
 OPEN, ABORTED = "Ongoing", frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
@@ -195,6 +196,7 @@ class Truth:
         self._clients: dict[str, tuple[str, str]] = {}
         self._groups: dict[str, _Group] = {}
         self._offsets: dict[tuple[str, str, int], int] = {}
+        self._offset_keys: dict[str, None] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
         self._leaving: dict[str, str] = {}
         self._taken: dict[str, int] = {}
@@ -356,7 +358,11 @@ class Truth:
 
     def _take_offsets(self, cell: Cell, keys: Iterable[str] | None, event: _EventHead) -> None:
         table = cell.tables.groups
-        for key in table.keys("") if keys is None else keys:
+        if keys is None:
+            _, api = self._clients.get(event.id, ("", ""))
+            removed = self._offset_keys if api in REMOVING else ()
+            keys = dict.fromkeys([*table.keys(""), *removed])
+        for key in keys:
             machine, kind, *parts = key.split("/")
             if kind != "offset" or machine == "controller":
                 continue
@@ -369,6 +375,7 @@ class Truth:
             by = self._cause(event.id)
             if offset is not None and offset.offset != former:
                 self._offsets[place] = offset.offset
+                self._offset_keys[key] = None
                 self.facts.append(
                     OffsetStored(
                         time=self._now,
