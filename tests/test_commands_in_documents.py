@@ -314,7 +314,6 @@ def test_commands_of_a_page_succeed(reader: Reader, name: str) -> None:
     if name == "README.md":
         assert re.search(r"(?m)^agree 11 of 11$", output["brokertwin replay --job --compare"])
         assert "1 passed" in output["pytest -q test_orders.py"]
-        assert " back " in output["brokertwin offsets history backup billing"]
         assert (
             "requests 11, responses 11"
             in output["brokertwin run --available-now --event-time recorded"]
@@ -336,6 +335,8 @@ def test_commands_of_a_page_without_kafka_succeed(reader: Reader, name: str) -> 
     """They print what the page shows, if that is the same each time."""
     found = type_page(reader, name)
     assert found.keys() == TYPED[name]
+    if name == "docs/tutorials/move-offsets.md":
+        assert " back " in found["brokertwin offsets history backup billing --change back"]
     for texts, shown in outputs(PAGES[name]) if name in OF_RECORDINGS else ():
         printed = plain(" ".join(found[text] for text in texts if text in found))
         assert [words for words in shown if printed and words not in printed] == [], texts

@@ -104,8 +104,13 @@ def _committed(found: f.OffsetCommitted, truth: KnownTruth) -> Answer:
     stored = truth.stored[found.group, found.partition.topic, found.partition.partition]
     is_pending = found.line.api == "TXN_OFFSET_COMMIT"  # it counts when its transaction commits
     limit = float("inf") if is_pending else found.line.end + truth.tolerance_ms
+    # the line of a commit that took its place may come after that of the transaction's end
     return _is(
-        any(each.offset == found.offset and each.time <= limit for each in stored),
+        any(
+            (each.time <= limit and each.offset == found.offset)
+            or (is_pending and each.time >= found.line.time and each.api == "OFFSET_COMMIT")
+            for each in stored
+        ),
         f"stored: {[(each.offset, each.time) for each in stored][-5:]}",
     )
 

@@ -76,6 +76,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
         line: the commit.
         producer: producer id and epoch of a transactional commit; -1 otherwise.
         is_superseded: whether a later commit without transaction took its place.
+        ended: when its transaction had committed, in ms; 0 without one.
     """
 
     topic: str
@@ -86,6 +87,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     line: RecordedRequest
     producer: tuple[int, int] = (NO_PRODUCER, -1)
     is_superseded: bool = False
+    ended: float = 0.0
 
     @property
     def at(self) -> PartitionId:
@@ -177,7 +179,7 @@ class ObservedOffsets(msgspec.Struct):
             elif outcome is Outcome.COMMITTED and self._may_be_superseded(each, known):
                 self.offsets.pop(each.place, None)
             elif outcome is Outcome.COMMITTED and not each.is_superseded:
-                yield from self._take(each, known)
+                yield from self._take(msgspec.structs.replace(each, ended=exchange.line.end), known)
             elif outcome is Outcome.ABORTED:
                 yield OffsetAborted(
                     group=self.group,
@@ -230,8 +232,11 @@ class ObservedOffsets(msgspec.Struct):
         while len(self.offsets) > OFFSETS_MAX:
             del self.offsets[next(iter(self.offsets))]
         yield OffsetCommitted(group=self.group, line=new.line, partition=new.at, offset=new.offset)
-        is_later = former is not None and known.is_before(former.line, new.line)
-        if former is not None and is_later and new.offset < former.offset:
+        if former is None or new.offset >= former.offset:
+            return
+        # a commit that was under way while the transaction ended may have come before its marker
+        is_later = former.ended + known.late_ms <= new.line.time
+        if is_later and known.is_before(former.line, new.line):
             yield OffsetWentBack(
                 group=self.group,
                 line=new.line,

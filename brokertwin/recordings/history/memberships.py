@@ -612,7 +612,8 @@ class Membership(msgspec.Struct):
         self.gone[departure.member] = departure
         self.departures.append(departure)
         member = departure.member
-        yield MemberGone(group=self.group, line=line, member=member, reason=reason)
+        if member not in self.handed_out:  # with its id alone, it was no member
+            yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):
             severity, group = Severity.WARNING, self.group
             yield MaxPollExceeded(

@@ -248,8 +248,10 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             return used if used.producer_id == newest else Holder(newest, -1, self.name)
         held = own.pop()
         for each in reversed(own):
-            if each.former == held.epoch:
+            if each.former == held.epoch and each.line.time < line.time:
                 held = each
+            elif each.former == held.epoch and each.line.broker != line.broker:
+                return Holder(held.producer_id, -1, self.name)  # clocks may differ
         return Holder(held.producer_id, held.epoch, self.name)
 
     def _used_by(self, line: RecordedRequest) -> Holder:

@@ -49,6 +49,17 @@ def test_a_marker_does_not_commit_an_offset_that_a_later_commit_has_superseded()
     assert recording.found(commits.back) == []
 
 
+@pytest.mark.parametrize(("arrived", "kinds"), [(3_500, []), (5_010, ["offset-back"])])
+def test_commit_that_overlaps_the_end_of_a_transaction_may_have_come_before_its_offsets(
+    arrived: int, kinds: list[str]
+) -> None:
+    recording = SyntheticRecording()
+    recording.commit(10, api="TXN_OFFSET_COMMIT", at=2_000)
+    recording.end_txn("a", 0, committed=True, at=3_000, end=5_000)
+    recording.commit(7, at=arrived, end=5_020)
+    assert [each.kind for each in recording.found(commits.back)] == kinds
+
+
 def test_deleted_offset_does_not_go_back() -> None:
     recording = SyntheticRecording()
     recording.commit(10)

@@ -4,10 +4,12 @@ import pytest
 
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import producers
-from brokertwin.recordings.history.findings import Severity
+from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.history.findings import ProducerFenced, Severity
+from brokertwin.recordings.history.producers import PRODUCERS
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.audits import whole
-from tests.support.synthetic_recording import TOPIC, SyntheticRecording
+from tests.support.synthetic_recording import PRODUCER, TOPIC, SyntheticRecording
 
 ID = "sBMy5xo8RPizf-WO-2kZgA"
 
@@ -24,6 +26,17 @@ def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
     assert found.evidence[0].said == (
         "has epoch 1; 2 since client second's INIT_PRODUCER_ID at 12:00:01.000 (h:1000)"
     )
+
+
+def test_produce_that_arrived_before_an_end_txn_has_the_epoch_before_it() -> None:
+    recording = SyntheticRecording()
+    recording.init("first", 0, at=0)
+    recording.write("first", Error.INVALID_PRODUCER_EPOCH, at=8_000, end=8_030)
+    given = {"errorCode": 0, "producerId": PRODUCER, "producerEpoch": 1}
+    request = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
+    recording.add("first", "END_TXN", request | {"committed": False}, given, at=8_010, end=8_030)
+    (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
+    assert fenced.epoch == 0
 
 
 def test_unknown_newer_epoch_accuses_no_client() -> None:

@@ -11,6 +11,7 @@ from brokertwin.recordings.history.brokers import BrokerPresence, BrokerSpan, Br
 from brokertwin.recordings.history.exchange import KnownFacts, exchange_of
 from brokertwin.recordings.history.findings import (
     Finding,
+    MemberGone,
     MemberJoinedAgain,
     MemberNotInNext,
     OffsetCommitted,
@@ -117,6 +118,19 @@ def test_a_member_that_expires_alone_is_found_after_the_empty_generation() -> No
         recording.join("b", 3, ["b"], is_new=True, at=20_000)
         found = [e for e in emitted(recording.exchanges) if isinstance(e, MemberNotInNext)]
         assert [(each.member, each.number) for each in found] == [(each, 3) for each in gone]
+
+
+def test_a_leave_of_an_id_that_never_joined_is_no_departure_of_a_member() -> None:
+    """The coordinator accepts it (GroupMetadataManager.removePendingMember)."""
+    for has_joined in (False, True):
+        recording = SyntheticRecording()
+        response = {"errorCode": Error.MEMBER_ID_REQUIRED, "generationId": -1, "memberId": "a"}
+        recording.add("a", "JOIN_GROUP", {"groupId": GROUP, "memberId": ""}, response)
+        if has_joined:
+            recording.join("a", 1, ["a"])
+        recording.leave("a")
+        gone = [each for each in emitted(recording.exchanges) if isinstance(each, MemberGone)]
+        assert len(gone) == has_joined
 
 
 def test_order_of_a_commit_and_a_pending_offset_may_be_unknown() -> None:
