@@ -26,7 +26,7 @@ from brokertwin.state.core.records import (
     TopicRemoved,
     TransactionMetadata,
 )
-from brokertwin.state.core.tables import unescape
+from brokertwin.state.core.tables import escape, unescape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.committed_offsets import Offset
@@ -34,7 +34,6 @@ from brokertwin.state.groups.groups import StoredClassicGroup
 
 AWAY_EPOCH = -2
 LEAVES = frozenset({-1, -2})
-REMOVING = frozenset({"OFFSET_DELETE", "DELETE_GROUPS", "DELETE_TOPICS"})
 """Member epochs of heartbeats that leave."""
 
 OPEN, ABORTED = "Ongoing", frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
@@ -196,7 +195,6 @@ class Truth:
         self._clients: dict[str, tuple[str, str]] = {}
         self._groups: dict[str, _Group] = {}
         self._offsets: dict[tuple[str, str, int], int] = {}
-        self._offset_keys: dict[str, None] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
         self._leaving: dict[str, str] = {}
         self._taken: dict[str, int] = {}
@@ -260,7 +258,10 @@ class Truth:
                         self._leaving[named] = event.id
         elif name.endswith("_GROUP_HEARTBEAT"):
             body = msgspec.json.decode(event.request)
-            if body.get("memberEpoch") in LEAVES:
+            group = self._groups.get(body.get("groupId", ""), NO_GROUP)
+            member = group.members.get(body["memberId"])
+            is_away = member is not None and member.epoch == AWAY_EPOCH == body.get("memberEpoch")
+            if body.get("memberEpoch") in LEAVES and not is_away:
                 self._leaving[body["memberId"]] = event.id
 
     def _event_of(self, event: _EventHead, kinds: tuple[type, ...], group: str) -> str:
@@ -359,10 +360,12 @@ class Truth:
 
     def _take_offsets(self, cell: Cell, keys: Iterable[str] | None, event: _EventHead) -> None:
         table = cell.tables.groups
-        if keys is None:
-            _, api = self._clients.get(event.id, ("", ""))
-            removed = self._offset_keys if api in REMOVING else ()
-            keys = dict.fromkeys([*table.keys(""), *removed])
+        if keys is None:  # all offsets, with those that are gone
+            stored = (
+                f"{_coordinator(cell, GROUP_TOPIC, group)}/offset/{escape(group)}/{escape(at)}/{n}"
+                for group, at, n in self._offsets
+            )
+            keys = [*table.keys(""), *stored]
         for key in keys:
             machine, kind, *parts = key.split("/")
             if kind != "offset" or machine == "controller":
@@ -376,7 +379,6 @@ class Truth:
             by = self._cause(event.id)
             if offset is not None and offset.offset != former:
                 self._offsets[place] = offset.offset
-                self._offset_keys[key] = None
                 self.facts.append(
                     OffsetStored(
                         time=self._now,

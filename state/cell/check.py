@@ -91,27 +91,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
         cell: between two events.
         touched: the items touched since a check without violations; no others are checked.
     """
-    tables, settings = cell.tables, cell.settings
-    stopped = network.stopped(tables.cluster)
-    unread = [each for each in settings.brokers if network.is_severed(tables.cluster, each)]
-    running = [broker for broker in settings.brokers_here if broker not in stopped]
-    layout = ShardLayout.of(settings.broker_settings)
-    return [
-        *_kinds(tables, settings.brokers_here, touched),
-        *core.check(tables.pending, touched),
-        *logs.check(tables, touched),
-        *cluster.check(
-            tables, settings.brokers_here, settings.has_controller, [*stopped, *unread], touched
-        ),
-        *replication.check(tables, touched),
-        *fetch.check(tables.fetch_sessions, settings.brokers_here, layout, touched),
-        *groups.check(tables, running, touched),
-        *share.check(tables, touched),
-        *transactions.check(tables, running, touched),
-        *_quiet_partitions(tables, touched),
-        *_orphaned_pending(tables, touched),
-        *_deadline(cell),
-    ]
+    return [each for part in PARTS for each in part(cell, touched)]
 
 
 def hold(cell: Cell, touched: Touched = ALL) -> None:
@@ -283,3 +263,51 @@ def _deadline(cell: Cell) -> Violations:
     earliest = deadlines.earliest()
     if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):
         yield f"the deadline {earliest[0]} of {earliest[1]} was not announced"
+
+
+def _machines(cell: Cell, touched: Touched) -> Violations:
+    tables, settings = cell.tables, cell.settings
+    stopped = network.stopped(tables.cluster)
+    unread = [each for each in settings.brokers if network.is_severed(tables.cluster, each)]
+    brokers, silent = settings.brokers_here, [*stopped, *unread]
+    yield from _kinds(tables, brokers, touched)
+    yield from core.check(tables.pending, touched)
+    yield from cluster.check(tables, brokers, settings.has_controller, silent, touched)
+
+
+def _logs(cell: Cell, touched: Touched) -> Violations:
+    yield from logs.check(cell.tables, touched)
+    yield from replication.check(cell.tables, touched)
+
+
+def _fetch(cell: Cell, touched: Touched) -> Violations:
+    settings = cell.settings
+    layout = ShardLayout.of(settings.broker_settings)
+    yield from fetch.check(cell.tables.fetch_sessions, settings.brokers_here, layout, touched)
+    yield from _quiet_partitions(cell.tables, touched)
+
+
+def _groups(cell: Cell, touched: Touched) -> Violations:
+    yield from groups.check(cell.tables, _running(cell), touched)
+
+
+def _transactions(cell: Cell, touched: Touched) -> Violations:
+    yield from transactions.check(cell.tables, _running(cell), touched)
+
+
+def _share(cell: Cell, touched: Touched) -> Violations:
+    yield from share.check(cell.tables, touched)
+
+
+def _pending(cell: Cell, touched: Touched) -> Violations:
+    yield from _orphaned_pending(cell.tables, touched)
+    yield from _deadline(cell)
+
+
+def _running(cell: Cell) -> list[int]:
+    stopped = network.stopped(cell.tables.cluster)
+    return [broker for broker in cell.settings.brokers_here if broker not in stopped]
+
+
+PARTS = (_machines, _logs, _fetch, _groups, _transactions, _share, _pending)
+"""Checks that can be done apart."""

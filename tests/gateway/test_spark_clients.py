@@ -21,7 +21,6 @@ import pytest
 
 from brokertwin.protocol.generated.produce import TopicProduceData
 from brokertwin.state.configs.broker_config import parse
-from brokertwin.testing.exam.model import subjects
 from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.gateway.records.test_log_cleaner import LEFT, LEFT_OF_TWO
 from tests.gateway.records.test_log_cleaner import records as left_of
@@ -47,7 +46,7 @@ from tests.gateway.test_mixed_group_clients import (
 )
 from tests.gateway.test_mixed_group_clients import PARTITIONS as GROUP_PARTITIONS
 from tests.support.batches import batch
-from tests.support.exams import deviating, examined
+from tests.support.exams import OF_A_JOB, deviating, examined
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
@@ -80,24 +79,8 @@ SETTINGS = {
 }
 COUNT = 1_000
 WANTED = records(COUNT)
-SESSION_PARTITIONS, SESSION_POLLS = 200, 50
-SESSION_PATIENCE_S = 300
+SESSION_PARTITIONS, SESSION_POLLS = 200, 15
 LINES = [f"line {number}" for number in range(50)]
-SCENARIOS = (
-    *("configs_set_and_delete", "grp_member_id_required", "fetch_session_close"),
-    *("idem_sequence_gap", "pipelined_in_order", "describe_cluster", "off_simple_commit"),
-    *(
-        "share_leave",
-        "streams_leave",
-        "txn_commit",
-        "tv2_end_bumps_epoch",
-        "size_record_at_limit",
-        "tags_Produce",
-    ),
-)
-LEFT_OUT = {"cluster", "consumer_groups", "quotas", "restarts"}
-"""Subjects for several brokers, other settings than `SETTINGS`, and a broker that restarts."""
-
 SCENARIO_PATIENCE = 40
 """Factor by which a scenario may be slower than with Kafka."""
 
@@ -134,9 +117,9 @@ def runs(
     tasks["exam"] = partial(
         examined,
         gateways[EXAMINED].addresses[1],
-        *SCENARIOS,
+        *OF_A_JOB,
         patience=SCENARIO_PATIENCE,
-        jobs=len(SCENARIOS),
+        jobs=len(OF_A_JOB),
     )
     tasks["kafka-python"] = partial(with_kafka_python, bootstrap)
     tasks["confluent-kafka"] = partial(with_confluent, bootstrap)
@@ -153,7 +136,8 @@ def runs(
 def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
     topic = confluent_kafka.admin.NewTopic(name, partitions, 1)
-    (made,) = admin.create_topics([topic]).values()
+    # The first micro-batch of a job has taken longer than the client's 60 s on a busy machine.
+    (made,) = admin.create_topics([topic], request_timeout=PATIENCE_S).values()
     assert made.result(PATIENCE_S) is None
 
 
@@ -193,7 +177,7 @@ def in_a_session_of_kafka_python(gateway: Running) -> int:
         **{**time_outs("kafka-python", "consumers"), "fetch_max_wait_ms": 0},
     )
     consumer.assign([kafka.TopicPartition(topic, number) for number in range(SESSION_PARTITIONS)])
-    deadline = time.monotonic() + SESSION_PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while gateway.engine.incremental(topic) < SESSION_POLLS and time.monotonic() < deadline:
         consumer.poll(timeout_ms=1000)
     consumer.close()
@@ -209,7 +193,7 @@ def in_a_session_of_java(gateway: Running) -> int:
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": gateway.bootstrap, **time_outs("librdkafka", "producers")}
         )
-        deadline = time.monotonic() + SESSION_PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         for number in range(SESSION_POLLS):
             while gateway.engine.incremental(topic) < number and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -366,13 +350,6 @@ def test_scenarios_get_kafkas_responses_from_a_job(
     results = runs["exam"].result()
     assert deviating(results) == {}
     assert {each.outcome for each in results} == {Outcome.AGREES}
-    played = {each.scenario for each in results}
-    unplayed = {
-        subject.name
-        for subject in subjects()
-        if not played & {scenario.name for scenario in subject.scenarios}
-    }
-    assert unplayed == LEFT_OUT
 
 
 def test_partition_has_one_owner_per_epoch_in_a_mixed_group(

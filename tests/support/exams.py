@@ -13,6 +13,14 @@ from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.support.stepped_clock import SkippingClock
 
 PATIENCE = 5.0
+OF_A_JOB = (
+    *("configs_set_and_delete", "grp_member_id_required", "fetch_session_close"),
+    *("idem_sequence_gap", "pipelined_in_order", "describe_cluster", "off_simple_commit"),
+    *("share_leave", "streams_leave", "txn_commit", "tv2_end_bumps_epoch"),
+    *("size_record_at_limit", "tags_Produce"),
+)
+"""Scenarios for a Spark job, of which each request takes about a micro-batch."""
+
 SKIPPED_S = 0.002
 """Duration of a wait that the broker's clock skips."""
 

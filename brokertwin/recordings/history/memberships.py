@@ -608,14 +608,12 @@ class Membership(msgspec.Struct):
 
     def _leave(self, departure: Departure) -> Iterator[Finding]:
         line, reason = departure.line, departure.reason
-        if departure.member in self.handed_out and departure.member not in self.used:
-            self.handed_out.remove(departure.member)  # with its id alone, it was no member
-            return
         was_there = self.members.pop(departure.member, None) is not None
         self.gone[departure.member] = departure
-        self.departures.append(departure)
         member = departure.member
-        yield MemberGone(group=self.group, line=line, member=member, reason=reason)
+        if member not in self.handed_out:  # with its id alone, it was no member
+            self.departures.append(departure)
+            yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):
             severity, group = Severity.WARNING, self.group
             yield MaxPollExceeded(

@@ -11,7 +11,7 @@ clients alone. The same holds if all items that the decision used are those of a
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,9 +21,9 @@ from brokertwin.protocol.bodies import Body, shown
 from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
 from brokertwin.simulation.explore.mistakes import ModelError
-from brokertwin.simulation.explore.recall import Recall, Tables
+from brokertwin.simulation.explore.recall import Items, Recall, Tables
 from brokertwin.state.cell.cell import Cell, Meta
-from brokertwin.state.cell.check import check
+from brokertwin.state.cell.check import PARTS
 from brokertwin.state.cell.delivery import AtOnce, MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
@@ -311,6 +311,7 @@ class ForkableCell:
         self._loaded: CellState | None = None
         self._present: CellState | None = None
         self._commits = 0
+        self._checked: dict[Any, int] = {}
         self._effects: Recent[tuple[int, Any], Effect] = Recent(EFFECTS_MAX)
         self._states: Recent[int, CellState] = Recent(EFFECTS_MAX)
 
@@ -327,7 +328,7 @@ class ForkableCell:
     def begin(self) -> CellState:
         """Return the empty state."""
         zeros = (0,) * len(self._exchanges)
-        return CellState({name: {} for name in TABLE_NAMES}, T0, (), zeros, zeros)
+        return CellState({name: Items({}, {}) for name in TABLE_NAMES}, T0, (), zeros, zeros)
 
     def load(self, state: CellState) -> None:
         """Go to a state, from which an event can be handled."""
@@ -470,7 +471,9 @@ class ForkableCell:
             numbers.append((sums[-1] + of_rest) & _MASK)
         known = self._states.get(numbers[0])
         if known is None:
-            tables = _changed(state.tables, decision.changes)
+            tables = dict(state.tables)
+            for name, changes in decision.changes.items():
+                tables[name] = tables[name].changed(changes)
             known = CellState(tables, decision.now, waiting, tuple(sums), tuple(numbers))
             if is_present:
                 self._present = known
@@ -484,18 +487,13 @@ class ForkableCell:
 
     def _broken(self, state: CellState, changes: Mapping[str, Changes] | None) -> tuple[str, ...]:
         """Check the items that the last step changed; all if the state before was not checked."""
-        touched = None if changes is None else tuple((n, *keys) for n, keys in changes.items())
-        key = state.now, "check", touched
-        return self.recalled(state, key, lambda: tuple(check(self.cell, Touched(changes))))
-
-
-def _changed(tables: Tables, changes: Mapping[str, Changes]) -> Tables:
-    """Return tables with changes; items without any are shared."""
-    found = dict(tables)
-    for name, items in changes.items():
-        after = {**tables[name], **items}
-        found[name] = {key: item for key, item in after.items() if item is not None}
-    return found
+        keys = None if changes is None else tuple((n, *keys) for n, keys in changes.items())
+        number = self._checked.setdefault((state.now, keys), len(self._checked))
+        found: list[str] = []
+        for part in PARTS:
+            violations = part(self.cell, Touched(changes))  # a generator, evaluated in `recalled`
+            found += self.recalled(state, ("check", number, part), partial(list, violations))
+        return tuple(found)
 
 
 def response_code(response: Any) -> int:

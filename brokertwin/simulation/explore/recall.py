@@ -10,9 +10,6 @@ from typing import Any
 
 from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Item, Table
 
-Tables = Mapping[str, Mapping[str, bytes]]
-"""Encoded items by table and key."""
-
 Place = tuple[str, str, bool]
 """A table, and a key or (True) a prefix of keys."""
 
@@ -24,47 +21,96 @@ class UnsteadyError(Exception):
     """A computation has used other items than before, although the former ones were the same."""
 
 
+class Items(dict[str, bytes]):
+    """The encoded items of a table in a state."""
+
+    def __init__(self, items: Mapping[str, bytes], below: dict[str, tuple[str, ...]]) -> None:
+        super().__init__(items)
+        self._below = below
+
+    def below(self, prefix: str) -> tuple[str, ...]:
+        """Return the keys that start with a prefix."""
+        found = self._below.get(prefix)
+        if found is None:
+            found = tuple(sorted(key for key in self if key.startswith(prefix)))
+            self._below[prefix] = found
+        return found
+
+    def changed(self, changes: Mapping[str, bytes | None]) -> "Items":
+        """Return the items after changes; None drops an item."""
+        has_same_keys = changes.keys() <= self.keys() and None not in changes.values()
+        after = {**self, **changes}
+        return Items(
+            {key: item for key, item in after.items() if item is not None},
+            self._below if has_same_keys else {},
+        )
+
+
+Tables = Mapping[str, Items]
+"""Encoded items by table and key."""
+
+
 class NotingTable(Table):
     """A table that notes which items are used, also those that are written."""
 
-    def __init__(self, name: str, notes: dict[Place, None]) -> None:
+    def __init__(self, name: str, notes: list[Place]) -> None:
         super().__init__()
         self._name = name
         self._notes = notes
+        self._noted: set[str] = set()
+        self._prefixes: set[str] = set()
+
+    def forget(self) -> None:
+        """Note all items again, and derive nothing from items that are not noted."""
+        self._noted.clear()
+        self._prefixes.clear()
+        if self._name != "pending":  # its deadlines are derived from all items, and noted apart
+            self.derived.clear()
+
+    def _note(self, key: str) -> None:
+        self._noted.add(key)
+        self._notes.append((self._name, key, False))
 
     def get(self, key: str, item_type: type[Item]) -> Item | None:
-        self._notes[self._name, key, False] = None
+        if key not in self._noted:
+            self._note(key)
         return super().get(key, item_type)
 
     def encoded(self, key: str) -> bytes:
-        self._notes[self._name, key, False] = None
+        if key not in self._noted:
+            self._note(key)
         return super().encoded(key)
 
     def __contains__(self, key: str) -> bool:
-        self._notes[self._name, key, False] = None
+        if key not in self._noted:
+            self._note(key)
         return super().__contains__(key)
 
     def has_either(self, key: str, other: str) -> bool:
-        self._notes[self._name, key, False] = None
-        self._notes[self._name, other, False] = None
+        for each in (key, other):
+            if each not in self._noted:
+                self._note(each)
         return super().has_either(key, other)
 
     def keys(self, prefix: str = "") -> list[str]:
-        self._notes[self._name, prefix, True] = None
+        if prefix not in self._prefixes:
+            self._prefixes.add(prefix)
+            self._notes.append((self._name, prefix, True))
         return super().keys(prefix)
 
     def _remember(self, key: str) -> None:
-        self._notes[self._name, key, False] = None
+        if key not in self._noted:
+            self._note(key)
         super()._remember(key)
 
 
 class Node:
     """A place, and what follows for each value of it."""
 
-    __slots__ = ("after", "place")
+    __slots__ = ("after", "is_prefix", "key", "table")
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        self.table, self.key, self.is_prefix = place
         self.after: dict[Any, Any] = {}
 
 
@@ -76,51 +122,48 @@ class Recall:
     """
 
     def __init__(self, tables: CellTables) -> None:
-        self._notes: dict[Place, None] = {}
-        tables._adopt({name: NotingTable(name, self._notes) for name in TABLE_NAMES})
+        self._notes: list[Place] = []
+        self._noting = {name: NotingTable(name, self._notes) for name in TABLE_NAMES}
+        tables._adopt(dict(self._noting))
         self._tables = tables
         self._known: dict[Hashable, Any] = {}
         self._count = 0
 
-    def find(self, items: Tables, key: Hashable) -> Any:
+    def find(self, tables: Tables, key: Hashable) -> Any:
         """Return the result of the computation `key`, None if it is unknown."""
         found = self._known.get(key)
         while type(found) is Node:
-            found = found.after.get(value_at(items, found.place))
+            items = tables[found.table]
+            value = items.below(found.key) if found.is_prefix else items.get(found.key)
+            found = found.after.get(value)
         return found
 
-    def compute(self, items: Tables, key: Hashable, act: Callable[[], Any]) -> Any:
-        """Return the result of `act` in the loaded state `items`, and keep it. It is never None.
+    def compute(self, tables: Tables, key: Hashable, act: Callable[[], Any]) -> Any:
+        """Return the result of `act` in the loaded state, and keep it. It is never None.
 
         Raises:
             UnsteadyError: `act` depends on more than the items.
         """
-        tables, notes = self._tables, self._notes
-        tables.tails.clear()
-        for name in items:
-            if name != "pending":  # its deadlines are derived from all items, and noted apart
-                tables[name].derived.clear()
-        notes.clear()
+        self._tables.tails.clear()
+        for table in self._noting.values():
+            table.forget()
+        self._notes.clear()
         result = act()
         if self._count >= RESULTS_MAX:
             self._known.clear()
             self._count = 0
         self._count += 1
         branches, branch = self._known, key
-        for place in notes:
-            node = branches.setdefault(branch, Node(place))
-            if type(node) is not Node or node.place != place:
+        for place in self._notes:
+            node = branches.get(branch)
+            if node is None:
+                node = branches[branch] = Node(place)
+            elif type(node) is not Node or (node.table, node.key, node.is_prefix) != place:
                 raise UnsteadyError(f"{key} depends on more than the items")
-            branches, branch = node.after, value_at(items, place)
+            items = tables[node.table]
+            branches = node.after
+            branch = items.below(node.key) if node.is_prefix else items.get(node.key)
         if type(branches.get(branch)) is Node:
             raise UnsteadyError(f"{key} depends on more than the items")
         branches[branch] = result
         return result
-
-
-def value_at(items: Tables, place: Place) -> bytes | tuple[str, ...] | None:
-    """Return the item at a place, or the keys."""
-    name, key, is_prefix = place
-    if not is_prefix:
-        return items[name].get(key)
-    return tuple(sorted(each for each in items[name] if each.startswith(key)))

@@ -39,6 +39,7 @@ from brokertwin.simulation.explore.recall import UnsteadyError
 from brokertwin.simulation.explore.requests import topic_id
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.delivery import MetadataRead
+from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.core.decision import CONTROLLER, Message, ReplicaFetch
 from brokertwin.state.core.events import Choices, Event, Kind, RequestHeader
 from brokertwin.state.core.pending import COMMIT_KEY, REQUEST_KEY
@@ -61,6 +62,9 @@ KINDS = {
     Fault.SEVER: Kind.SEVER_BROKER,
     Fault.REJOIN: Kind.REJOIN_BROKER,
 }
+
+INTERNAL_IDS = {topic: topic_id(topic) for topic in INTERNAL_TOPICS}
+"""The same ones, whichever request creates the topic."""
 
 FAULT_TEXTS = {
     Fault.STOP: "stops",
@@ -661,7 +665,6 @@ class Explorer:
         return self.machine.effect(cell, key, lambda: self.machine.handle(self._event(*what)))
 
     def _event(self, send: Send, client: str, event_id: str, producer_id: int) -> Event:
-        chosen = producer_id if producer_id >= 0 else None
         header = RequestHeader(API_KEYS[send.api], send.version, 1, client)
         return Event(
             id=event_id,
@@ -672,7 +675,9 @@ class Explorer:
             nonce=send.nonce or client,
             request_header=header,
             request=send.body,  # type: ignore[arg-type]
-            choices=Choices(producer_id=chosen) if chosen is not None else None,
+            choices=Choices(
+                producer_id=producer_id if producer_id >= 0 else None, topic_ids=INTERNAL_IDS
+            ),
         )
 
     def _producer_id(self, number: int, run: ClientRun, send: Send) -> tuple[int, int]:

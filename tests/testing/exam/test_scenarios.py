@@ -15,6 +15,7 @@ from brokertwin.testing.exam.model import (
     subjects,
     written,
 )
+from tests.support.exams import OF_A_JOB
 
 LEAST = {
     "idempotence": 30,
@@ -45,6 +46,17 @@ def test_there_are_more_than_650_scenarios_in_all_subjects() -> None:
     counts = {subject.name: len(subject.scenarios) for subject in subjects()}
     assert sum(counts.values()) >= 650
     assert {name for name, least in LEAST.items() if counts[name] < least} == set()
+
+
+def test_a_job_is_examined_in_each_subject_for_one_broker_with_its_settings() -> None:
+    unplayed = {
+        subject.name
+        for subject in subjects()
+        if not set(OF_A_JOB) & {scenario.name for scenario in subject.scenarios}
+    }
+    several_brokers, restarts = {"cluster"}, {"restarts"}
+    other_settings, other_release = {"acls", "consumer_groups", "quotas"}, {"kafka_4_4"}
+    assert unplayed == several_brokers | restarts | other_settings | other_release
 
 
 def test_names_and_rules_are_unique() -> None:
