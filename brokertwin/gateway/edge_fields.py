@@ -235,6 +235,9 @@ async def _stored(
             yield control_batches.to_bytes(batch)
         elif batch.written:
             yield internal_batches.to_bytes(batch)
+        elif batch.packed:
+            times = batch.base_timestamp, batch.max_timestamp
+            yield records.encoded(batch, 0, *times, batch.record_count, batch.packed)
         else:
             yield records.as_stored(await _read(engine, batch.locator), batch)
 

@@ -79,6 +79,7 @@ class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False)
     written: bytes | None = None
     greatest_delta: int | None = None
     has_append_time: bool | None = None
+    packed: bytes | None = None
 
     @property
     def last_offset(self) -> int:

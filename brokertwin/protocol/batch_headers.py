@@ -34,6 +34,7 @@ class Batch(Body):
         locator: position of the bytes in the data topic, if they are there.
         end_marker: content of a control batch without bytes (`logs/control_batches.py`).
         written: records of a coordinator in an internal topic, as msgpack bytes.
+        packed: encoded records of a broker's own batch in a topic of users: dead letters.
         greatest_delta: relative offset of the first record with the greatest timestamp, from the
             gateway if the header does not show it.
         has_append_time: its topic has LogAppendTime; None also in batches of former programs.
@@ -59,6 +60,7 @@ class Batch(Body):
     written: Annotated[bytes | None, tagged(0)] = None
     greatest_delta: Annotated[Int32 | None, tagged(0)] = None
     has_append_time: Annotated[bool | None, tagged(0)] = None
+    packed: Annotated[bytes | None, tagged(0)] = None
 
     @property
     def last_offset(self) -> int:

@@ -62,6 +62,7 @@ from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.log_tail import LogTail
 from brokertwin.state.replication import acks, copying
 from brokertwin.state.replication.acks import TOPIC_IDS_SINCE, AcksState, PendingAppend
+from brokertwin.state.share import share_partitions
 from brokertwin.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -468,7 +469,7 @@ def _produce(
         refused = _refusal(broker, request, topic, produced)
         if refused is not None or tail is None:
             return refused or _not_leader(topic, produced)
-    return _append(broker, topic, tail, produced)
+    return _append(broker, request, topic, tail, produced)
 
 
 def _refusal(
@@ -507,7 +508,11 @@ def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
 
 
 def _append(
-    broker: Broker, topic: Topic, tail: PartitionTail, produced: PartitionProduceData
+    broker: Broker,
+    request: Request,
+    topic: Topic,
+    tail: PartitionTail,
+    produced: PartitionProduceData,
 ) -> AppendResult:
     batch, log, rules = produced.batches[0], tail.log, tail.topic_rules or broker.rules_of(topic)
     if batch.base_offset != 0:
@@ -521,6 +526,7 @@ def _append(
     is_valid = 0 < batch.record_count == batch.last_offset_delta + 1 and not (
         batch.is_control or batch.end_marker is not None or batch.written is not None
     )
+    is_valid &= batch.packed is None or request.is_from_machine
     if not is_valid or (batch.base_sequence < 0 and producer_id != producers.NO_PRODUCER_ID):
         return _failed(produced, log, Error.INVALID_RECORD)  # `LogValidator.validateBatch`
     if found:
@@ -614,4 +620,11 @@ def _not_leader(topic: Topic, produced: PartitionProduceData) -> AppendResult:
     return outcome
 
 
-API = Api(kafka_apis.PRODUCE, handle, ready=acks.ready, complete=complete, resume=resume)
+API = Api(
+    kafka_apis.PRODUCE,
+    handle,
+    ready=acks.ready,
+    complete=complete,
+    resume=resume,
+    on_reply=share_partitions.on_letters_written,
+)

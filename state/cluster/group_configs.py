@@ -4,12 +4,15 @@ A coordinator reads them at each heartbeat, so a change applies at a member's ne
 """
 
 from brokertwin.state.cluster import given_configs
+from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.configs import durations, group_configs
+from brokertwin.state.configs import durations, group_configs, topic_configs
 from brokertwin.state.configs.config_keys import trim
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.logs.log import READ_COMMITTED
 
 _NANOS_IN_MS = 1_000_000
+_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 
 
 def group_ids(broker: Broker) -> list[str]:
@@ -77,6 +80,28 @@ def _share_text(broker: Broker, group_id: str, name: str) -> str:
     own = given_configs.of(broker, given_configs.GROUPS, group_id)
     default = group_configs.GROUP_CONFIGS[name].default or ""
     return trim(own.get(name, default)).lower()
+
+
+def dead_letters_to(broker: Broker, group_id: str) -> str:
+    """Name of the topic for a share group's dead letters (KIP-1191); empty if there is none."""
+    own = given_configs.of(broker, given_configs.GROUPS, group_id)
+    return trim(own.get(group_configs.DEAD_LETTERS, ""))
+
+
+def dead_letter_topic(broker: Broker, group_id: str) -> Topic | None:
+    """Topic for a share group's dead letters, if it exists and may be used."""
+    name = dead_letters_to(broker, group_id)
+    topic = broker.topic_by_name(name)
+    if topic is None or not name.startswith(_prefix(broker)):
+        return None
+    takes = topic_configs.TAKES_DEAD_LETTERS
+    is_enabled = topic_configs.value_of(takes, topic.configs, broker.settings)
+    return topic if is_enabled is True else None
+
+
+def _prefix(broker: Broker) -> str:
+    default = KAFKA_SETTINGS[_PREFIX].default or ""
+    return broker.settings.given.get(_PREFIX, default)
 
 
 def share_max_sessions(broker: Broker) -> int:

@@ -108,6 +108,13 @@ def fault(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
 
 def _check(name: str, key: ConfigKey, text: str) -> None:
     value = parse(name, key, text)
+    if name == DEAD_LETTERS and str(value).startswith("__"):
+        raise InvalidConfigError(f"{name}: DLQ topic name must not start with '__'")
+    if name == _ASSIGNOR and value != key.default:
+        raise InvalidConfigError(
+            f"{name} '{value}' is not a registered task assignor."
+            f" Registered assignors are: [{key.default}]."
+        )
     if name == _OFFSET_RESET and not _is_reset(str(value)):
         raise InvalidConfigError(
             f"Invalid value {value} for configuration {name}: Invalid value `{value}` for"

@@ -10,11 +10,13 @@ The rows of `protocol/kafka_apis.py` have the versions of APIs that it adds (`ne
     apis/share_fetch              an unknown topic id is an error of its partitions
     cluster/features              levels of metadata.version and share.version
     configs/group_configs         one message for both bounds of a setting
+    share/dead_letters            records that are not delivered any more
+    share/state_store             the message about an old state epoch
 
-Not built: dead letters of share groups (KIP-1191; `share.version` 2), plugins for descriptions of
-topologies (KIP-1331), tags of clients for standby tasks.
+Settings that 4.4 adds have `is_of_4_4`. Not built: plugins for descriptions of topologies
+(KIP-1331), tags of clients for standby tasks.
 
-Source: KIP-1071, KIP-1242, KIP-1319, KIP-1331; responses of Kafka 4.4.0 (`exam`).
+Source: KIP-1071, KIP-1191, KIP-1242, KIP-1319, KIP-1331; responses of Kafka 4.4.0 (`exam`).
 """
 
 TASK_OFFSET_INTERVAL_MS = 60_000

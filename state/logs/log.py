@@ -207,6 +207,7 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
     written: bytes | None = None
     greatest_delta: int | None = None
     has_append_time: bool | None = None
+    packed: bytes | None = None
 
     @property
     def last_offset(self) -> int:

@@ -8,6 +8,7 @@ On the partition leader:
     share_sessions                     share sessions
     acknowledgements, share_reads      the two parts of a ShareFetch
     response_size                      size of a response, for quotas
+    dead_letters                       records that are not delivered any more (KIP-1191)
 
 On the share coordinator, the leader of a partition of `__share_group_state`:
 

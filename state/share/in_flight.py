@@ -16,16 +16,28 @@ NO_LOCK = 0
 
 
 class RecordState(IntEnum):
-    """Delivery states, by Kafka's codes."""
+    """Delivery states, by Kafka's codes.
+
+    A record is ARCHIVING until it is written as a dead letter (KIP-1191).
+    """
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
 TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 """States of done records, which are not delivered again."""
+
+
+class DeadLetterCause(IntEnum):
+    """Why a record is not delivered again; a new leader does not know it."""
+
+    UNKNOWN = 0
+    REJECTED = 1
+    UNDELIVERED = 2
 
 
 class FormerState(msgspec.Struct, array_like=True):
@@ -42,6 +54,7 @@ class InFlightState(msgspec.Struct, array_like=True):
         member_id: the owner.
         locked_until: end of the lock in ms since 1970; NO_LOCK if there is none.
         former: the former state until the share coordinator has stored the change.
+        cause: why it is ARCHIVING.
     """
 
     state: int
@@ -49,6 +62,7 @@ class InFlightState(msgspec.Struct, array_like=True):
     member_id: str = NO_MEMBER
     locked_until: int = NO_LOCK
     former: FormerState | None = None
+    cause: int = DeadLetterCause.UNKNOWN
 
     @property
     def is_free(self) -> bool:
@@ -63,19 +77,24 @@ class InFlightState(msgspec.Struct, array_like=True):
         self.delivery_count += 1
         self.member_id, self.locked_until = member_id, locked_until
 
-    def transition(self, state: RecordState, limit: int) -> None:
+    def transition(self, state: RecordState, limit: int, has_dead_letters: bool = False) -> None:
         """Change the state; archive a record returned at the delivery limit.
 
-        The limit is group.share.delivery.count.limit.
+        The limit is group.share.delivery.count.limit. With dead letters it is ARCHIVING first.
         """
         is_last = state == RecordState.AVAILABLE and self.delivery_count >= limit
-        self.state = RecordState.ARCHIVED if is_last else state
-        self.member_id = NO_MEMBER
+        if is_last:
+            state = RecordState.ARCHIVING if has_dead_letters else RecordState.ARCHIVED
+        if state == RecordState.ARCHIVING:
+            self.cause = DeadLetterCause.UNDELIVERED if is_last else DeadLetterCause.REJECTED
+        self.state, self.member_id = state, NO_MEMBER
 
-    def start_transition(self, state: RecordState, limit: int) -> None:
+    def start_transition(
+        self, state: RecordState, limit: int, has_dead_letters: bool = False
+    ) -> None:
         """Like `transition`, pending the share coordinator; the lock continues."""
         self.former = FormerState(self.state, self.member_id)
-        self.transition(state, limit)
+        self.transition(state, limit, has_dead_letters)
 
     def complete_transition(self, is_written: bool, now: int) -> None:
         """Complete a change, or undo it if the write has failed."""
@@ -90,7 +109,7 @@ class InFlightState(msgspec.Struct, array_like=True):
         self.locked_until = NO_LOCK
 
     def archive(self) -> None:
-        """Exclude from delivery: the record is deleted or aborted."""
+        """Exclude from delivery: the record is deleted, aborted, or written as a dead letter."""
         self.state, self.member_id = RecordState.ARCHIVED, NO_MEMBER
         self.locked_until, self.former = NO_LOCK, None
 

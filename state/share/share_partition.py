@@ -48,12 +48,16 @@ class ShareStatus:
 
 
 class ShareLimits(msgspec.Struct, frozen=True):
-    """Limits of a group: lock duration (ms), records in flight, deliveries."""
+    """Limits of a group: lock duration (ms), records in flight, deliveries.
+
+    Records that are rejected or delivered too often become dead letters if it `has_dead_letters`.
+    """
 
     lock_ms: int
     records: int
     deliveries: int
     may_renew: bool = True
+    has_dead_letters: bool = False
 
 
 class AcknowledgedRecords(msgspec.Struct, frozen=True):
@@ -76,6 +80,15 @@ class Acquired(msgspec.Struct, frozen=True):
     first: int
     last: int
     delivery_count: int
+
+
+class DeadLetters(msgspec.Struct, frozen=True, array_like=True):
+    """Records that become dead letters (offsets inclusive)."""
+
+    first: int
+    last: int
+    delivery_count: int
+    cause: int
 
 
 class LogBatch(msgspec.Struct, frozen=True):
@@ -270,7 +283,9 @@ class SharePartition(msgspec.Struct):
                 if type_ == RENEW:
                     record.locked_until = now + limits.lock_ms
                     continue
-                record.start_transition(_STATES[type_], limits.deliveries)
+                is_letter = type_ == REJECT and limits.has_dead_letters
+                state = RecordState.ARCHIVING if is_letter else _STATES[type_]
+                record.start_transition(state, limits.deliveries, limits.has_dead_letters)
                 self._count(first, last, record, 1)
                 changed.append((first, last, record))
         return None
@@ -301,7 +316,7 @@ class SharePartition(msgspec.Struct):
         for first, last, record in self._acquired_by(member_id):
             is_done_range = last < self.start_offset
             state = RecordState.ARCHIVED if is_done_range else RecordState.AVAILABLE
-            record.start_transition(state, limits.deliveries)
+            record.start_transition(state, limits.deliveries, limits.has_dead_letters)
             self._count(first, last, record, 1)
             batches.append(_state_batch(first, last, record))
         return batches
@@ -327,7 +342,7 @@ class SharePartition(msgspec.Struct):
                     continue
                 is_done_range = last < self.start_offset
                 state = RecordState.ARCHIVED if is_done_range else RecordState.AVAILABLE
-                record.transition(state, limits.deliveries)
+                record.transition(state, limits.deliveries, limits.has_dead_letters)
                 record.locked_until = NO_LOCK
                 self._count(first, last, record, 1)
                 self.looks_back = True
@@ -360,6 +375,40 @@ class SharePartition(msgspec.Struct):
                     is_unchanged = low <= first and (record.state, record.delivery_count) == state
                     if is_unchanged and record.former is not None:
                         yield first, last, record
+
+    # Dead letters
+
+    def dead_letters(self, batches: Sequence[StateBatch]) -> list[DeadLetters]:
+        """Return the ARCHIVING records of a write to the share coordinator."""
+        return [
+            DeadLetters(first, last, record.delivery_count, record.cause)
+            for first, last, record in self._archiving(batches)
+        ]
+
+    def _archiving(self, batches: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlightState]]:
+        for each in batches:
+            if each.delivery_state == RecordState.ARCHIVING:
+                low, high = each.first_offset, each.last_offset
+                for batch in self.batches[max(self._batches_up_to(low) - 1, 0) :]:
+                    for first, last, record in batch.states_in(low, high):
+                        is_within = low <= first and last <= high and record.former is None
+                        if is_within and record.state == RecordState.ARCHIVING:
+                            yield first, last, record
+
+    def archive_written(self, letters: DeadLetters) -> StateBatches:
+        """Archive records whose dead letters are written, or cannot be written."""
+        written = StateBatch(
+            first_offset=letters.first,
+            last_offset=letters.last,
+            delivery_state=int(RecordState.ARCHIVING),
+            delivery_count=letters.delivery_count,
+        )
+        changed: StateBatches = []
+        for first, last, record in self._archiving([written]):
+            record.archive()
+            self._count(first, last, record, 1)
+            changed.append(_state_batch(first, last, record))
+        return changed
 
     # Advancing the start offset
 

@@ -16,9 +16,12 @@ Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.produce import ProduceResponse
 from brokertwin.protocol.generated.read_share_group_state import ReadShareGroupStateResponse
 from brokertwin.protocol.generated.shared import (
     ReadShareGroupStateRequest,
@@ -40,8 +43,14 @@ from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import MachineTables, escape, unescape
 from brokertwin.state.logs import timestamp_index
-from brokertwin.state.share import share_sessions, state_store
-from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
+from brokertwin.state.share import dead_letters, share_sessions, state_store
+from brokertwin.state.share.dead_letters import WrittenLetters
+from brokertwin.state.share.share_partition import (
+    DeadLetters,
+    ShareLimits,
+    SharePartition,
+    ShareStatus,
+)
 from brokertwin.state.share.state_store import NO_OFFSET, ShareStateError
 
 KIND = "share-partition"
@@ -78,6 +87,7 @@ def limits_of(broker: Broker, group_id: str) -> ShareLimits:
         group_configs.of_kind(broker, group_id, "share.partition.max.record.locks"),
         group_configs.of_kind(broker, group_id, "share.delivery.count.limit"),
         group_configs.share_flag(broker, group_id, "share.renew.acknowledge.enable"),
+        dead_letters.are_enabled(broker, group_id),
     )
 
 
@@ -156,8 +166,9 @@ def on_read_response(
         if start == NO_OFFSET:
             start = _initial_offset(broker, group_id, topic.topic_id, result.partition)
         share.load(result.state_epoch, start, result.state_batches)
+        messages = _write_letters(broker, share_key, result.state_batches)
     set_timer(broker, share_key)
-    return Decision(woken=[broker.log_key(*share_key[1:])])
+    return Decision(messages=messages, woken=[broker.log_key(*share_key[1:])])
 
 
 def recreate_topic(broker: Broker) -> list[Message]:
@@ -205,7 +216,8 @@ def key_of(message: Message) -> ShareKey:
 class WriteResult(NamedTuple):
     """The result of a write to a share coordinator.
 
-    `woken` are logs whose pending fetches are checked again. `messages` create the internal topic.
+    `woken` are logs whose pending fetches are checked again. `messages` create the internal topic
+    or write dead letters.
     """
 
     fault: ShareStateError | None
@@ -237,11 +249,38 @@ def on_write_response(
     batches: Sequence[StateBatch] = body.topics[0].partitions[0].state_batches
     if share is not None:
         has_advanced = share.complete_write(batches, is_written, broker.now)
+        messages = [*messages, *_write_letters(broker, share_key, batches)]
         set_timer(broker, share_key)
     if error in _FORGET_ERRORS:
         forget(broker, share_key)
     woken = [broker.log_key(*share_key[1:])] if has_advanced or error in _FORGET_ERRORS else []
     return WriteResult(None if is_written else fault, woken, messages)
+
+
+def _write_letters(
+    broker: Broker, share_key: ShareKey, batches: Sequence[StateBatch]
+) -> list[Message]:
+    """Write dead letters for ARCHIVING records; archive those that cannot be written."""
+    share = find(broker, share_key)
+    messages: list[Message] = []
+    for letters in share.dead_letters(batches) if share is not None else ():
+        message = dead_letters.write_request(broker, share_key, letters)
+        messages += [message] if message is not None else _archive(broker, share_key, letters)
+    return messages
+
+
+def _archive(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> list[Message]:
+    share = find(broker, share_key)
+    if share is None:
+        return []
+    message = write_request(broker, share_key, share.archive_written(letters))
+    return [message] if message is not None else []
+
+
+def on_letters_written(broker: Broker, message: Message, _response: ProduceResponse) -> Decision:
+    """Archive records after the write of their dead letters, even if it has failed."""
+    written = msgspec.json.decode(message.context, type=WrittenLetters)
+    return Decision(messages=_archive(broker, written.share_key, written.letters))
 
 
 def on_unawaited_write_response(

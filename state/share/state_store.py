@@ -64,6 +64,7 @@ _OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on 
 _OLD_STATE_EPOCH = (
     "The share coordinator rejected the request because the share-group state epoch did not match."
 )
+_OLD_STATE_EPOCH_4_4 = "The coordinator rejected the request because the state epoch did not match."
 
 
 def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> ShareSnapshot | None:
@@ -176,7 +177,8 @@ def epoch_error(
     if NO_EPOCH != leader_epoch < state.leader_epoch:
         return ShareStateError(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
     if NO_EPOCH != state_epoch < state.state_epoch:
-        return ShareStateError(Error.FENCED_STATE_EPOCH, _OLD_STATE_EPOCH)
+        text = _OLD_STATE_EPOCH_4_4 if broker.settings.is_4_4 else _OLD_STATE_EPOCH
+        return ShareStateError(Error.FENCED_STATE_EPOCH, text)
     return None
 
 

@@ -15,65 +15,50 @@ from typing import Self
 import msgspec
 
 from brokertwin.processes import Forked
-from brokertwin.protocol.kafka_apis import API_KEYS
+from brokertwin.recordings.audit.frequent import Frequent, frequent
 from brokertwin.recordings.formats import shapes
 from brokertwin.recordings.formats.documents import (
     DecodedLine,
     Details,
     Document,
-    api_name,
     is_controllers,
 )
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.order import digest_of
 from brokertwin.recordings.formats.readers import FormatReader, Origin
-from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest, exchange_of
-from brokertwin.recordings.replay.recording import THE_BROKER, of_document
 from brokertwin.state.core.events import RequestHeader
-
-APIS = ("FETCH", "PRODUCE", "OFFSET_COMMIT", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT")
-"""Frequent APIs. Of their bodies, facts need only the follower of a FETCH."""
 
 CHUNK_BYTES = 500_000
 """Bytes of lines that a process decodes at a time."""
 
-_KEYS = frozenset(API_KEYS[api] for api in APIS)
-_NO_BODY = msgspec.Raw(b"{}")
-
 
 class Decoded(msgspec.Struct, array_like=True):
-    """An exchange without the facts that other lines show.
+    """A line without what other lines show.
 
     Attributes:
-        sent: the time of its line, in ms since 1970.
+        sent: its time, in ms since 1970.
+        time: arrival of the request, in ms since 1970.
         digest: of the exchange, to recognize copies.
         header: API key, API version, correlation id, client id.
+        request, response: the bodies, JSON.
         connection, host, listener, is_forwarded: fields of the line.
-        time, end, is_own: attributes of the request.
-        request: the part of the request that facts need.
-        rest: the attributes of the exchange behind the bodies, without those that default.
-        is_error_free: whether its response certainly has no error.
-        bodies: request and response, encoded.
+        frequent: what else is known of the exchange.
     """
 
     sent: int
+    time: int
     digest: int
     header: tuple[int, int, int, str | None]
+    request: bytes
+    response: bytes
     connection: str
     host: str
     listener: str
     is_forwarded: bool
-    time: int
-    end: int
-    is_own: bool
-    request: dict[str, int]
-    rest: tuple[bool, float, float, bool, float]
-    is_error_free: bool
-    bodies: bytes
+    frequent: Frequent
 
     def document(self, line: SourceLine) -> Document:
-        """The document of a line, without its bodies."""
+        """The document of a line."""
         return Document(
             line.place,
             line.file,
@@ -82,31 +67,13 @@ class Decoded(msgspec.Struct, array_like=True):
             True,
             self.connection,
             RequestHeader(*self.header),
-            _NO_BODY,
-            _NO_BODY,
+            msgspec.Raw(self.request),
+            msgspec.Raw(self.response),
             {},
             read=Details(host=self.host, listener=self.listener, is_forwarded=self.is_forwarded),
             digest=self.digest,
-            decoded=self,
+            decoded=self.frequent,
         )
-
-    def exchange(self, document: Document) -> RecordedExchange:
-        """The exchange of its document, with no more of its bodies than facts need."""
-        key, version, _, client = self.header
-        broker = THE_BROKER if document.broker is None else document.broker
-        line = RecordedRequest(
-            document.place,
-            self.time,
-            self.end,
-            broker,
-            client or "",
-            self.host,
-            f"{broker}/{self.connection}",
-            api_name(key),
-            version,
-            self.is_own,
-        )
-        return RecordedExchange(line, self.request, {}, *self.rest)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -150,11 +117,6 @@ def decoded(zone: tzinfo, texts: Sequence[bytes]) -> bytes:
     return _encoder.encode([_decoded(reader, text) for text in texts])
 
 
-def bodies_of(exchange: RecordedExchange) -> bytes:
-    """Encode the bodies of an exchange. Raises OverflowError for numbers that no field has."""
-    return _encoder.encode(exchange.request) + _encoder.encode(exchange.response)
-
-
 def _parts(lines: Iterable[SourceLine]) -> Iterator[list[SourceLine]]:
     part: list[SourceLine] = []
     size = 0
@@ -181,35 +143,29 @@ def _decoded(reader: FormatReader, text: bytes) -> Decoded | None:
     document = reader.usual(SourceLine("", 0, text))
     if not isinstance(document, Document) or document.read is None:
         return None
-    header = document.header
-    if header.request_api_key not in _KEYS or is_controllers(header, bytes(document.request)):
+    header, details = document.header, document.read
+    if is_controllers(header, bytes(document.request)):
         return None
     try:
         shapes.check(document)
-        recorded, listener, is_forwarded = of_document(document, None)
-        each = exchange_of(recorded)
-        encoded = bodies_of(each)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    line, api, body = each.line, each.line.api, each.request
-    if not bodies.is_batch_free(bytes(document.request)):
+    found = frequent(document)
+    if found is None:
         return None
     return Decoded(
-        document.time + math.ceil(document.read.response_time),
+        document.time + math.ceil(details.response_time),
+        document.time,
         digest_of(document),
         (
             *(header.request_api_key, header.request_api_version, header.correlation_id),
             header.client_id,
         ),
+        bytes(document.request),
+        bytes(document.response),
         document.connection,
-        line.host,
-        listener,
-        is_forwarded,
-        line.time,
-        line.end,
-        line.is_own,
-        {"replicaId": bodies.follower_of(body)} if api == "FETCH" else {},
-        (each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
-        bodies.is_error_free(bytes(document.response)),
-        encoded,
+        details.host,
+        details.listener,
+        details.is_forwarded,
+        found,
     )

@@ -221,14 +221,17 @@ def judged(
     spool.flush()
     counts = RawArray("Q", len(shares))
 
-    def judge(at: int) -> PassedFindings:
-        return _judged(spool, facts, shares[at], lambda count: counts.__setitem__(at, count))
+    def judge(at: int) -> Passed:
+        found = _judged(spool, facts, shares[at], lambda count: counts.__setitem__(at, count))
+        return Passed(found, spool.broken)
 
     with Forked(len(shares), judge) as pool:
         futures = [pool.do(at) for at in range(len(shares))]
         while wait(futures, LOOK_S).not_done:
             on_exchanges(sum(counts) // len(shares))
-        return PassedFindings.joined([each.result() for each in futures])
+        passed = [each.result() for each in futures]
+        spool.broken = max((list(each.broken) for each in passed), key=len)  # of the one with all
+        return PassedFindings.joined([each.history for each in passed])
 
 
 def shares_of(jobs: int) -> list[list[str]]:

@@ -5,13 +5,13 @@ of it is kept by the sorter that `ingest` uses, in bounded memory.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
 from brokertwin.protocol.batch_headers import Headers
 from brokertwin.protocol.kafka_apis import API_KEYS
-from brokertwin.recordings.audit.ahead import Decoded, bodies_of
+from brokertwin.recordings.audit.frequent import Frequent, frequent
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
@@ -23,12 +23,13 @@ from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.formats.summary import Summary, nothing_read
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import (
+    DELAY_MS,
     KnownFacts,
     RecordedExchange,
     RecordedRequest,
     exchange_of,
 )
-from brokertwin.recordings.replay.recording import Broken, of_document
+from brokertwin.recordings.replay.recording import THE_BROKER, Broken, of_document
 
 OTHER_API = 255
 """Mark of exchanges of APIs with greater keys, which no machine knows."""
@@ -66,13 +67,12 @@ class _Head(msgspec.Struct, array_like=True):
 
 
 class _Spooled(msgspec.Struct, array_like=True):
+    """An exchange; its bodies are JSON, and are decoded when it is taken."""
+
     head: _Head
-    request: Any
-    response: Any
+    request: bytes
+    response: bytes
 
-
-_ARRAY_OF_3 = b"\x93"
-"""The first byte of a `_Spooled` in MessagePack."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Spooled)
@@ -168,37 +168,74 @@ class Spool:
             return
         if self._headers is not None:
             self._needs.add(document)
+        known: Frequent | None = document.decoded or frequent(document)
+        if known is not None:
+            self._add_frequent(document, known, arrival)
+            return
+        request, response = bytes(document.request), bytes(document.response)
         try:
-            if isinstance(document.decoded, Decoded):
-                found = document.decoded
-                each = found.exchange(document)
-                listener, is_forwarded = found.listener, found.is_forwarded
-                is_error_free, is_batch_free, encoded = found.is_error_free, True, found.bodies
-            else:
-                recorded, listener, is_forwarded = of_document(document, None)
-                each = exchange_of(recorded)
-                is_error_free = bodies.is_error_free(bytes(document.response))
-                is_batch_free = bodies.is_batch_free(bytes(document.request))
-                encoded = bodies_of(each)
-            head = (
-                msgspec.structs.astuple(each.line),
-                (each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
-                each.is_deprecated,
-                arrival,
-                listener,
-                is_forwarded,
-                is_error_free,
-                is_batch_free,
-            )
-            spooled = _ARRAY_OF_3 + _encoder.encode(head) + encoded
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+            recorded, listener, is_forwarded = of_document(document, None)
+            each = exchange_of(recorded)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.broken.append(Broken(document.place, str(error)))
             return
-        mark = min(document.header.request_api_key, OTHER_API)
-        self._sorter.add(max(each.line.end, arrival), spooled, mark)
+        head = (
+            msgspec.structs.astuple(each.line),
+            (each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
+            each.is_deprecated,
+            arrival,
+            listener,
+            is_forwarded,
+            bodies.is_error_free(response),
+            bodies.is_batch_free(request),
+        )
+        end = max(each.line.end, arrival)
+        self._spool(document, end, head)
         self._is_shared = self._is_shared and each.has_response and not is_forwarded
-        if self._facts is not None or (self._is_shared and not self._controllers):
+        if self._learns:
             self._cluster.learn(_arrived(each, arrival))
+
+    def _add_frequent(self, document: Document, known: Frequent, arrival: int) -> None:
+        """Add a document as `_add` does, without decoding its bodies."""
+        details, header = document.details, document.header
+        broker = THE_BROKER if document.broker is None else document.broker
+        connection = f"{broker}/{document.connection}"
+        head = (
+            (
+                *(document.place, document.time, known.end, broker, header.client_id or ""),
+                *(details.host, connection, document.api, header.request_api_version),
+                known.is_own,
+            ),
+            (True, known.taken, known.made, known.has_waited, known.busy_ms),
+            False,
+            arrival,
+            details.listener,
+            details.is_forwarded,
+            known.is_error_free,
+            True,
+        )
+        end = max(known.end, arrival)
+        self._spool(document, end, head)
+        self._is_shared = self._is_shared and not details.is_forwarded
+        if self._learns:
+            cluster = self._cluster
+            cluster.note_span(broker, arrival, end)
+            if known.busy_ms > DELAY_MS:
+                cluster.note_delay(broker, int(known.made // 1000), known.busy_ms)
+            if known.follower >= 0:
+                pair = f"{broker} {known.follower}"
+                cluster.note_fetch(pair, connection, known.taken)
+                cluster.fetch_wait_ms = max(cluster.fetch_wait_ms, known.wait_ms)
+
+    def _spool(self, document: Document, end: int, head: tuple[object, ...]) -> None:
+        spooled = head, bytes(document.request), bytes(document.response)
+        mark = min(document.header.request_api_key, OTHER_API)
+        self._sorter.add(end, _encoder.encode(spooled), mark)
+
+    @property
+    def _learns(self) -> bool:
+        """Whether facts are learned as exchanges are read."""
+        return self._facts is not None or (self._is_shared and not self._controllers)
 
     def facts(self) -> SpooledFacts:
         if self._is_shared and not self._controllers:
@@ -242,7 +279,14 @@ class Spool:
             spooled = _decoder.decode(entry.document)
             head = spooled.head
             own = clusters_own(head.listener, head.is_forwarded, self._controllers)
-            yield self._completed(_exchange(spooled, is_internal=bool(own)))
+            try:
+                exchange = _exchange(spooled, is_internal=bool(own))
+            except (msgspec.MsgspecError, RecursionError) as error:  # of a field without schema
+                broken = Broken(head.line.place, str(error))
+                if broken not in self.broken:
+                    self.broken.append(broken)
+            else:
+                yield self._completed(exchange)
 
     def _completed(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return a Produce with its batch headers, if found."""
@@ -254,7 +298,8 @@ class Spool:
 
 
 def _exchange(spooled: _Spooled, is_internal: bool) -> RecordedExchange:
-    head, request, response = spooled.head, spooled.request, spooled.response
+    head, request = spooled.head, msgspec.json.decode(spooled.request)
+    response = (msgspec.json.decode(spooled.response) if spooled.response else None) or {}
     exchange = RecordedExchange(
         head.line,
         bodies.BatchFree(request) if head.is_batch_free else request,

@@ -14,6 +14,7 @@ Documents of captures may name their broker; the default is broker 1.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -200,6 +201,7 @@ def _first(*numbers: int | None) -> int | None:
     return next((number for number in numbers if number is not None), None)
 
 
+@lru_cache(maxsize=10_000)
 def _local(connection: str) -> _Local:
     host, _, port = connection.split("-")[0].rpartition(":")
     return _Local(host, port)

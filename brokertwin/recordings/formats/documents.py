@@ -83,7 +83,7 @@ class Document(msgspec.Struct):
         read: the fields that `details` returns, if they were read already.
         is_compact: whether its bodies are certainly on one line without extra spaces.
         digest: of header and bodies, to recognize copies, if it was computed already.
-        decoded: what another process decoded, in place of the bodies.
+        decoded: what another process found, which has checked the shape of the bodies.
     """
 
     place: str
@@ -246,7 +246,7 @@ def compact(document: bytes) -> bytes:
 
 def has_spaces(document: bytes) -> bool:
     """Whether JSON may have spaces between its parts: it has some there, or within a string."""
-    return any(space in document for space in (b" ", b"\n", b"\t", b"\r"))
+    return b" " in document or b"\n" in document or b"\t" in document or b"\r" in document
 
 
 def raw(value: Any) -> msgspec.Raw:

@@ -84,7 +84,7 @@ def lines_of(
                 lines = _counted(raw, unpacked.lines(stream), on_bytes)
                 for number, text in enumerate(lines, 1):
                     is_unfinished = is_cut and not text.endswith(b"\n")
-                    if text.strip() and not is_unfinished:
+                    if not (text.isspace() or is_unfinished):
                         yield SourceLine(file, number, text)
     except unpacked.ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)

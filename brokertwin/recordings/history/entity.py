@@ -65,7 +65,10 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
             the findings that are due.
         """
         self.wait(part)
-        return self._take_until(self.newest - WAIT_MS, known)
+        end, waiting = self.newest - WAIT_MS, self.waiting
+        if not self.pending and waiting[0].line.end > end and len(waiting) <= WAITING_MAX:
+            return []
+        return self._take_until(end, known)
 
     def wait(self, part: RecordedExchange) -> None:
         """Let the part of an exchange wait, without taking any."""
@@ -96,11 +99,12 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     def _take_until(self, end: float, known: KnownFacts) -> list[Finding]:
         """Take and judge the exchanges that need not wait any longer, or of which too many wait."""
         findings: list[Finding] = []
-        waiting, pending = self.waiting, self.pending
+        waiting, pending, take = self.waiting, self.pending, self.take
+        is_judged = bool(self.LOOKAHEAD_MS)
         while waiting and (waiting[0].line.end <= end or len(waiting) > WAITING_MAX):
             exchange = waiting.pop(0)
-            findings += self.take(exchange, known)
-            if self.LOOKAHEAD_MS:
+            findings += take(exchange, known)
+            if is_judged:
                 pending.append(exchange)
         if pending:
             end -= self.lookahead_ms(known)

@@ -237,10 +237,7 @@ class KnownFacts(msgspec.Struct):
     def learn(self, exchange: RecordedExchange) -> None:
         """Take the facts of an exchange; their order does not matter."""
         line = exchange.line
-        first, last = self.logs.get(line.broker, (line.time, line.end))
-        self.logs[line.broker] = min(first, line.time), max(last, line.end)
-        if line.end % 1000 > 1:  # it is rounded up to the next ms
-            self.precise[line.broker] = None
+        self.note_span(line.broker, line.time, line.end)
         if line.api not in bodies.NAMELESS:
             self.topics |= bodies.topic_names_in(exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
@@ -281,6 +278,14 @@ class KnownFacts(msgspec.Struct):
                 for config in topic.get("configs") or ():
                     if config["name"] == MIN_ISR and config["value"] is not None:
                         self.min_isr[topic["name"]] = int(config["value"])
+
+    def note_span(self, broker: int, begin: int, end: int) -> None:
+        """Note when a request of a broker's log arrived and had its response."""
+        first, last = self.logs.get(broker, (begin, end))
+        if begin <= first or end >= last:
+            self.logs[broker] = min(first, begin), max(last, end)
+        if end % 1000 > 1:  # it is rounded up to the next ms
+            self.precise[broker] = None
 
     def note_deletion(self, topic: str, time: int) -> None:
         times = {*self.deleted.pop(topic, ()), time}
@@ -341,7 +346,7 @@ def exchange_of(
         recorded.connection,
         recorded.api,
         recorded.version,
-        _is_own(recorded.api, client, body),
+        is_own(recorded.api, client, bodies.follower_of(body) if recorded.api == "FETCH" else -1),
     )
     response = recorded.response or {}
     stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
@@ -374,8 +379,6 @@ def _is_own_id(client: str) -> bool:
     return OWN_IDS.fullmatch(client) is not None
 
 
-def _is_own(api: str, client: str, request: Any) -> bool:
-    """Return whether a broker or a controller sent a request."""
-    if api in OWN_APIS or _is_own_id(client):
-        return True
-    return api == "FETCH" and bodies.follower_of(request) >= 0
+def is_own(api: str, client: str, follower: int) -> bool:
+    """Return whether a broker or a controller sent a request; `follower` is that of a FETCH."""
+    return follower >= 0 or api in OWN_APIS or _is_own_id(client)

@@ -12,6 +12,7 @@ reordered, because Kafka handles them in sequence.
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,11 +22,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.batch_headers import Headers
-from brokertwin.protocol.kafka_apis import FETCH, PRODUCE, Decider, Trait, api_of_key
+from brokertwin.protocol.kafka_apis import (
+    FETCH,
+    PRODUCE,
+    WRITE_TXN_MARKERS,
+    Decider,
+    Trait,
+    api_of_key,
+)
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
+    Details,
     Document,
     api_name,
     clusters_own,
@@ -41,6 +50,12 @@ DEFAULT_READING = FileReading()
 
 THE_BROKER = 1
 """The default broker id."""
+
+OWN_CLIENTS = {
+    PRODUCE.key: re.compile(r"ShareGroupDLQManager-client-\d+"),
+    WRITE_TXN_MARKERS.key: re.compile(r"broker-\d+-txn-marker-sender"),
+}
+"""Client ids of brokers that write to logs of others, by API key."""
 
 NOTICED_MS = 50
 """How long a broker may take to notice a closed connection."""
@@ -237,7 +252,7 @@ def of_documents(
             continue
         try:
             exchange, listener, is_forwarded = of_document(document, completion)
-            own = clusters_own(listener, is_forwarded, controllers)
+            own = clusters_own(listener, is_forwarded, controllers) or _brokers_write(exchange)
             if own:
                 left_out[own] += 1
                 of_cluster.append(exchange)
@@ -249,6 +264,14 @@ def of_documents(
     requests = [each for each in merged if each.kind is Kind.REQUEST]
     ends = [each for each in merged if each.kind is not Kind.REQUEST]
     return Recording(requests, broken, left_out, ends, own=of_cluster)
+
+
+def _brokers_write(exchange: Exchange) -> str:
+    """Return why a request is internal if a broker writes to logs with it; otherwise empty."""
+    client_id = OWN_CLIENTS.get(exchange.header.request_api_key)
+    if client_id is None or not client_id.fullmatch(exchange.header.client_id or ""):
+        return ""
+    return "with markers or dead letters of a broker, which the machine writes itself"
 
 
 def of_document(document: Document, completion: Completion | None) -> tuple[Exchange, str, bool]:
@@ -273,16 +296,13 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     request, response = document.request, bytes(document.response)
     if not document.is_compact:
         request = msgspec.Raw(compact(bytes(request)))
-    duration = details.response_time
-    sent = time + math.ceil(duration)
-    taken = sent - duration + details.request_queue_time_ms
+    end, taken, made, has_waited, busy_ms = stages_of(document, details)
     broker = THE_BROKER if document.broker is None else document.broker
     connection = document.connection
     exchange = Exchange(
         document.place,
         time,
-        # `time` is in whole ms, the response's time is not: use the next ms
-        time + int(duration) + 1,
+        end,
         broker,
         header,
         request,
@@ -292,17 +312,28 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
         details.principal,
         details.host,
         is_text=details.is_text,
-        latency_ms=duration,
+        latency_ms=details.response_time,
         taken=taken,
-        made=max(taken, sent - details.response_queue_time_ms - details.send_time_ms),
-        has_waited=details.remote_time_ms > 0,
-        busy_ms=details.request_queue_time_ms
-        + (details.local_time_ms if header.request_api_key == FETCH.key else 0)
-        + details.response_queue_time_ms
-        + details.send_time_ms,
+        made=made,
+        has_waited=has_waited,
+        busy_ms=busy_ms,
         is_deprecated=details.request_api_version_deprecated,
     )
     return exchange, details.listener, details.is_forwarded
+
+
+def stages_of(document: Document, details: Details) -> tuple[int, float, float, bool, float]:
+    """Return `end`, `taken`, `made`, `has_waited` and `busy_ms` of a document's exchange."""
+    duration = details.response_time
+    sent = document.time + math.ceil(duration)
+    queued, sending = details.request_queue_time_ms, details.send_time_ms
+    answered = details.response_queue_time_ms
+    taken = sent - duration + queued
+    reading = details.local_time_ms if document.header.request_api_key == FETCH.key else 0
+    # `time` is in whole ms, the response's time is not: use the next ms
+    end = document.time + int(duration) + 1
+    made = max(taken, sent - answered - sending)
+    return end, taken, made, details.remote_time_ms > 0, queued + reading + answered + sending
 
 
 def _end(document: Document) -> Exchange:

@@ -4,7 +4,7 @@ Source: KIP-98; `DefaultRecordBatch`, `DefaultRecord` in Kafka.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from crc32c import crc32c
@@ -22,6 +22,9 @@ LEFT_OUT = 9
 
 SHOWN_MAX = 60
 """Longer values are shown by their size."""
+
+BROKERS_PREFIX = b"__"
+"""Beginning of the names of headers that a broker adds."""
 
 
 def made(
@@ -160,11 +163,22 @@ def _texts(batch: bytes, base: int, count: int, is_control: bool) -> list[str]:
             delta, at = read_varint(batch, at)
             key, at = _part(batch, at)
             value, at = _part(batch, at)
-            texts.append(_marker(key) if is_control else _text(base + delta, key, value))
+            text = _marker(key) if is_control else _text(base + delta, key, value)
+            texts.append(text + "".join(_brokers_headers(batch, at)))
             at = end
     except (IndexError, struct.error):
         texts.append("unreadable")
     return texts
+
+
+def _brokers_headers(batch: bytes, at: int) -> Iterator[str]:
+    """Yield the headers of dead letters, whose names clients do not use."""
+    count, at = read_varint(batch, at)
+    for _ in range(count):
+        name, at = _part(batch, at)
+        value, at = _part(batch, at)
+        if name and name.startswith(BROKERS_PREFIX):
+            yield f" {name.decode('latin1')}={(value or b'').decode('latin1')}"
 
 
 def _part(batch: bytes, at: int) -> tuple[bytes | None, int]:

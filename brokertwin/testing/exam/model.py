@@ -157,6 +157,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         settings: broker settings that the golden depends on.
         started_with: broker settings other than Kafka's defaults, which the broker must show.
         features: finalized feature levels that it needs, at least.
+        is_anonymous: it needs connections in plain text, without a login.
         is_alone: no other scenario runs at the same time: for restarts, and where a broker verifies
             transactions. It sends the verifications of several producers together, and their errors
             are those for the version of the first one's request (120 or 48).
@@ -175,6 +176,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: dict[str, str] = {}
     started_with: dict[str, str] = {}
     features: dict[str, int] = {}
+    is_anonymous: bool = False
     is_alone: bool = False
     limit_s: int = 20
 

@@ -75,6 +75,8 @@ class Site(NamedTuple):
             return f"needs {scenario.brokers} brokers"
         if len(self.brokers) > 1 and scenario.is_single:
             return "needs a cluster of one broker"
+        if scenario.is_anonymous and self.security != PLAINTEXT:
+            return "needs PLAINTEXT"
         if scenario.has_restart and self.restart is None:
             return "needs --restart-command"
         return ""

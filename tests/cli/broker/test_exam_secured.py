@@ -66,6 +66,14 @@ def test_a_secured_broker_is_examined(mechanism: str, tmp_path: Path) -> None:
     assert principals == {"User:alice" if mechanism else "User:CN=client"}
 
 
+def test_scenarios_of_anonymous_clients_need_plain_text(tmp_path: Path) -> None:
+    words = "--only", "tokens_on_plaintext", "--yes"
+    with secured("PLAIN", tmp_path) as (broker, config):
+        assert "0 of 0 played" in run(broker.bootstrap, "--kafka-config", str(config), *words)
+    with KafkaBroker() as broker:
+        assert "1 of 1 played" in run(broker.bootstrap, *words)
+
+
 def test_a_wrong_password_is_reported(tmp_path: Path) -> None:
     with secured("PLAIN", tmp_path) as (broker, config):
         config.write_text(config.read_text().replace('"secret"', '"guessed"'), encoding="utf-8")

@@ -1,0 +1,120 @@
+"""Dead letters of share groups (KIP-1191), in Kafka 4.4 with `share.version` 2.
+
+A record that a member rejects, or that is returned at its last delivery, is ARCHIVING. When the
+share coordinator has stored this, the partition leader writes a record to the topic that the
+group's `errors.deadletterqueue.topic.name` names, to the partition with the same number (modulo
+their count). Then the record is archived, even if the write has failed. It has no key and no
+value; its headers say where the original is. A new leader goes on with ARCHIVING records.
+
+Not written, and archived at once, if the topic does not exist, its
+`errors.deadletterqueue.group.enable` is false, its name does not start with the brokers'
+`errors.deadletterqueue.topic.name.prefix`, or its partition has no leader.
+
+Source: `ShareGroupDLQStateManager`, `SharePartition.initiateDLQAndArchive`; records of Kafka 4.4.0.
+"""
+
+import msgspec
+
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from brokertwin.protocol.primitives import write_varint
+from brokertwin.protocol.record_batches import HEADER_BYTES
+from brokertwin.state.cluster import features, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Message
+from brokertwin.state.share.in_flight import DeadLetterCause
+from brokertwin.state.share.share_partition import DeadLetters
+from brokertwin.state.share.state_store import ShareKey
+
+SINCE = 2
+"""Level of `share.version` with dead letters."""
+
+LEADER_ONLY = 1
+"""Acks; Kafka waits for all in-sync replicas, which no client sees."""
+
+MESSAGES = {
+    DeadLetterCause.REJECTED: "Offset rejected by client.",
+    DeadLetterCause.UNDELIVERED: "Offset delivery count exceeded the threshold.",
+}
+
+
+class WrittenLetters(msgspec.Struct, array_like=True, frozen=True):
+    """The context of a Produce request: the share partition, and its records."""
+
+    share_key: ShareKey
+    letters: DeadLetters
+
+
+def are_enabled(broker: Broker, group_id: str) -> bool:
+    """True if records of a group become dead letters."""
+    if not broker.settings.is_4_4 or not group_configs.dead_letters_to(broker, group_id):
+        return False
+    return features.finalized(broker, broker.settings)[features.SHARE] >= SINCE
+
+
+def write_request(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> Message | None:
+    """Return the request that writes dead letters; None if they cannot be written."""
+    source = broker.topic_by_id(share_key[1])
+    topic = group_configs.dead_letter_topic(broker, share_key[0])
+    if topic is None or source is None:
+        return None
+    index = share_key[2] % len(topic.partitions)
+    leader = topic.partitions[index].leader
+    if leader < 0:
+        return None
+    batch = _batch(broker.now, source.name, share_key, letters)
+    produced = PartitionProduceData(
+        index=index, batches=[batch], records_size_in_bytes=batch.size_in_bytes
+    )
+    topics = [TopicProduceData(topic_id=topic.topic_id, partition_data=[produced])]
+    context = msgspec.json.encode(WrittenLetters(share_key, letters)).decode()
+    body = ProduceRequest(acks=LEADER_ONLY, topic_data=topics)
+    return Message(broker.id, leader, kafka_apis.PRODUCE.key, body, context)
+
+
+def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> Batch:
+    group_id, _, partition = share_key
+    packed = bytearray()
+    for delta, offset in enumerate(range(letters.first, letters.last + 1)):
+        headers = {
+            "topic": topic,
+            "partition": str(partition),
+            "offset": str(offset),
+            "group": group_id,
+            "delivery.count": str(letters.delivery_count),
+        }
+        if text := MESSAGES.get(DeadLetterCause(letters.cause)):
+            headers["message"] = text
+        packed += _record(delta, {f"__dlq.errors.{name}": text for name, text in headers.items()})
+    count = letters.last - letters.first + 1
+    return Batch(
+        base_offset=0,
+        last_offset_delta=count - 1,
+        base_timestamp=now,
+        max_timestamp=now,
+        size_in_bytes=HEADER_BYTES + len(packed),
+        record_count=count,
+        packed=bytes(packed),
+    )
+
+
+def _record(delta: int, headers: dict[str, str]) -> bytes:
+    """Encode a record without key and value, with the batch's timestamp."""
+    body = bytearray(b"\0\0")
+    write_varint(body, delta)
+    write_varint(body, -1)
+    write_varint(body, -1)
+    write_varint(body, len(headers))
+    for header in headers.items():
+        for part in header:
+            data = part.encode()
+            write_varint(body, len(data))
+            body += data
+    sized = bytearray()
+    write_varint(sized, len(body))
+    return bytes(sized + body)

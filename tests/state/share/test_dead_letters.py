@@ -1,0 +1,125 @@
+"""Dead letters of share groups (KIP-1191); the exam's `v4_4_dead_letters…` are recorded."""
+
+import base64
+import re
+
+import pytest
+
+from brokertwin.state.core import pending
+from brokertwin.state.share.in_flight import RecordState
+from tests.support.share_groups import GROUP
+from tests.support.share_members import Shared, batch
+
+DEAD = "dlq.dead"
+LOCK_MS = 30_000
+TAKES = {"errors.deadletterqueue.group.enable": "true"}
+HEADER = re.compile(rb"__dlq\.errors\.(?:offset|message).(\d|Offset[a-z ]+\.)")
+REJECTED, UNDELIVERED = (
+    "Offset rejected by client.",
+    "Offset delivery count exceeded the threshold.",
+)
+
+
+class Letters(Shared):
+    """A share group whose records are delivered twice at most, and a topic for the rest."""
+
+    def __init__(self, named: str = DEAD, topic: str = DEAD, **configs: str) -> None:
+        limit = {"group.share.delivery.count.limit": "2"}
+        super().__init__(brokertwin_kafka_version="4.4", given=limit)
+        self.topic(topic, **(configs or TAKES))
+        self.name = topic
+        config = {"name": "errors.deadletterqueue.topic.name", "configOperation": 0, "value": named}
+        group = {"resourceType": 32, "resourceName": GROUP, "configs": [config]}
+        self.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [group]})
+
+    def written(self) -> list[list[str]]:
+        """Return the offset and the message of each dead letter."""
+        part = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
+        topics = [{"topic": self.name, "partitions": [part]}]
+        body = {"maxBytes": 100_000, "sessionEpoch": -1, "topics": topics}
+        response = self.request("FETCH", 12, body)
+        batches = response["responses"][0]["partitions"][0].get("batches", [])
+        return [
+            [text.decode() for text in HEADER.findall(base64.b64decode(each["packed"]))]
+            for each in batches
+        ]
+
+
+def test_rejected_and_undelivered_records_become_dead_letters() -> None:
+    bench = Letters()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    assert bench.acknowledge("a", batch(0, 2, 3, 2, 1)) == 0
+    assert bench.written() == [["0", REJECTED]]
+    assert bench.fetch("a") == [(1, 1, 2)]
+    bench.tick(LOCK_MS)
+    assert bench.written() == [["0", REJECTED], ["1", UNDELIVERED]]
+    assert bench.fetch("b") == []
+
+
+def test_a_closed_session_returns_records_at_their_last_delivery() -> None:
+    bench = Letters()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    bench.lose("a")
+    assert bench.fetch("b") == [(0, 2, 2)]
+    bench.lose("b")
+    assert bench.written() == [["0", UNDELIVERED, "1", UNDELIVERED, "2", UNDELIVERED]]
+
+
+@pytest.mark.parametrize(
+    ("named", "topic", "configs"),
+    [
+        ("", DEAD, TAKES),
+        ("dlq.none", DEAD, TAKES),
+        ("other", "other", TAKES),
+        (DEAD, DEAD, {"errors.deadletterqueue.group.enable": "false"}),
+    ],
+    ids=["no topic named", "no such topic", "another prefix", "not enabled"],
+)
+def test_records_are_archived_if_no_dead_letter_can_be_written(
+    named: str, topic: str, configs: dict[str, str]
+) -> None:
+    bench = Letters(named, topic, **configs)
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    assert bench.written() == []
+    bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
+    assert bench.fetch("b") == [(3, 3, 1)]
+
+
+def test_a_new_leader_writes_the_dead_letters_that_are_due() -> None:
+    bench = Letters()
+    states = [
+        {
+            "firstOffset": 0,
+            "lastOffset": 1,
+            "deliveryState": int(RecordState.ARCHIVING),
+            "deliveryCount": 1,
+        }
+    ]
+    part = {"partition": 0, "stateEpoch": -1, "leaderEpoch": -1, "startOffset": 0}
+    part |= {"deliveryCompleteCount": 0, "stateBatches": states}
+    topics = [{"topicId": bench.ids["foo"], "partitions": [part]}]
+    response = bench.request("WRITE_SHARE_GROUP_STATE", 1, {"groupId": GROUP, "topics": topics})
+    assert response["results"][0]["partitions"][0]["errorCode"] == 0
+    key = bench.cell.tables.shares.keys("1/share-partition/")[0]
+    bench.cell.tables.shares.drop(key)
+    name = key.split("/", 2)[2]
+    pending.set_timer(bench.cell.tables.pending, f"share-lock/1/{name}", None)
+    assert bench.fetch("a") == [(2, 2, 1)]
+    assert bench.written() == [["0", "1"]]
+
+
+def test_a_former_level_of_share_version_has_no_dead_letters() -> None:
+    bench = Letters()
+    update = {"feature": "share.version", "maxVersionLevel": 1, "upgradeType": 2}
+    response = bench.request("UPDATE_FEATURES", 2, {"featureUpdates": [update]})
+    assert response["errorCode"] == 0
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    assert bench.written() == []
+
+
+def test_a_client_cannot_send_a_brokers_batch() -> None:
+    bench = Letters()
+    own = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "packed": "AA=="}
+    assert bench.append(DEAD, own)["errorCode"] == 87
