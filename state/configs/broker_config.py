@@ -99,6 +99,7 @@ ACTED_ON = TYPED.keys() | {
     "compression.lz4.level",
     "compression.type",
     "compression.zstd.level",
+    "errors.deadletterqueue.auto.create.topics.enable",
     "errors.deadletterqueue.topic.name.prefix",
     "log.cleanup.policy",
     "log.retention.bytes",
@@ -167,6 +168,8 @@ class UnknownSettingError(ValueError):
         known = [each for each, key in SETTINGS.items() if not key.is_of_4_4]
         self.nearest = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        if name in SETTINGS:
+            hint = f"; Kafka 4.4 has it, with {RELEASE}={KAFKA_4_4}"
         super().__init__(f"Kafka 4.3 has no broker setting {name}{hint}")
 
 

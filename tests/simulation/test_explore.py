@@ -45,6 +45,7 @@ from brokertwin.simulation.explore.shown import as_html, as_svg, as_text, told
 from brokertwin.simulation.explore.visited import Frontier, Visited
 from brokertwin.simulation.explore.world import Explorer
 from brokertwin.state.core.tables import TABLE_NAMES
+from brokertwin.state.logs import producer
 
 LARGE = {
     "two-producers-v1": 200,
@@ -380,12 +381,37 @@ def test_a_frontier_keeps_its_order_on_disk() -> None:
     assert len(frontier) == 0
 
 
-def test_a_random_walk_finds_a_violation() -> None:
-    model = built_in()["late-produce-v1"]
+def test_random_walks_find_a_flaw_that_is_too_deep_for_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = producer.check_sequence
 
-    found = [walk(model, seed, 50).violation for seed in range(40)]
+    def careless(known: Any, batch: Any, *rules: Any) -> Any:
+        return producer.ACCEPTED if batch.base_sequence >= 24 else check(known, batch, *rules)
 
-    assert any(each.startswith("TransactionsAsSaid") for each in found)
+    monkeypatch.setattr(producer, "check_sequence", careless)
+    model = Model(
+        name="own",
+        about="",
+        clients=(IdempotentProducer("p", 40),),
+        cluster=Cluster(topics={"orders": 1}),
+        faults=Faults(late=3, lost=3),
+        invariants=(NothingTwice(),),
+    )
+
+    searched = search(model, states=3_000)
+    walked = walk(model, 0, 1_000)
+
+    assert searched.violation == ""
+    assert searched.depth < 24
+    assert walked.violation.startswith("NothingTwice")
+    explorer = Explorer(model)
+    world = explorer.first()
+    for step in walked.path:
+        assert explorer.violation(world) is None
+        assert step in explorer.steps(world)
+        world = explorer.take(world, step)
+    assert explorer.violation(world) == walked.violation
 
 
 class Twice(Client):
@@ -465,8 +491,8 @@ def test_symmetric_names_that_occur_elsewhere_are_refused() -> None:
 
 
 def test_two_clients_with_one_name_are_refused() -> None:
-    producer = IdempotentProducer("p", 1)
-    model = Model(name="own", about="", clients=(producer, producer))
+    clients = (IdempotentProducer("p", 1),) * 2
+    model = Model(name="own", about="", clients=clients)
 
     with pytest.raises(ModelError, match="same name"):
         Explorer(model)

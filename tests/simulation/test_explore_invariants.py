@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from brokertwin.protocol.errors import Error
-from brokertwin.simulation.explore.api import Model
+from brokertwin.simulation.explore.api import Client, Cluster, Faults, Model, Send
+from brokertwin.simulation.explore.clients import GroupWorker
 from brokertwin.simulation.explore.invariants import (
     DeliveredAndCounted,
     FencedWritesNothing,
     HeldByOne,
     Invariant,
+    OffsetsGoForward,
     OneOwnerAtATime,
     SessionsHideNothing,
 )
@@ -132,3 +134,32 @@ def test_a_member_of_a_former_generation_commits_if_zookeeper_stores_offsets() -
 
     text = "OffsetCommit 1 input-0 generation 1 of a is acknowledged, although it is fenced"
     assert found == f"FencedWritesNothing: {text}"
+
+
+class OffsetDeleter(Client):
+    name = "admin"
+    start = 0
+
+    def sends(self, state: int) -> list[Send]:
+        topics = [{"name": "input", "partitions": [{"partitionIndex": 0}]}]
+        body = {"groupId": "work", "topics": topics}
+        return [Send(api="OFFSET_DELETE", version=0, body=body)] if not state else []
+
+    def receives(self, _state: int, _send: Send, _response: Any) -> int:
+        return 1
+
+
+def test_a_deleted_offset_may_be_committed_again_from_the_start() -> None:
+    model = Model(
+        name="deleted",
+        about="",
+        clients=(GroupWorker("worker"), OffsetDeleter()),
+        cluster=Cluster(topics={"input": 1}, groups=("work",)),
+        faults=Faults(waits=1),
+        invariants=(OffsetsGoForward(),),
+    )
+
+    result = Search(model, Options()).run()
+
+    assert result.violation == ""
+    assert result.applied["OffsetDeleted", False]

@@ -49,9 +49,10 @@ Checkpoint = Annotated[
     Path | None,
     typer.Option("--progress", metavar="FILE", help="Continue the search of FILE; update it."),
 ]
-Walk = Annotated[
-    int | None, typer.Option("--walk", metavar="SEED", help="Take random steps instead, 1000.")
+Walks = Annotated[
+    int | None, typer.Option("--walk", metavar="N", min=1, help="Take N random walks instead.")
 ]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the random walks.")]
 Rules = Annotated[
     bool, typer.Option("--rules", help="Report functions of state/ that were never reached.")
 ]
@@ -92,7 +93,8 @@ def command(
     workers: Workers = 1,
     no_reduction: NoReduction = False,
     checkpoint: Checkpoint = None,
-    walk: Walk = None,
+    walks: Walks = None,
+    seed: Seed = 0,
     rules: Rules = False,
     play: Play = None,
     svg: Svg = None,
@@ -130,15 +132,15 @@ def command(
     try:
         variants = _variants(chosen, changes or [])
         if len(variants) > 1:
-            if rules or checkpoint or walk is not None or any(files) or play:
+            if rules or checkpoint or walks or any(files) or play:
                 raise UserError("Several values print only a table.", "Pass one for each --set.")
             with reported(chosen):
                 is_violated = _compare(variants, options, as_json)
             raise typer.Exit(VIOLATED if is_violated else 0)
         ((changed, chosen),) = variants
         with reported(chosen):
-            if walk is not None:
-                result, reached = _walked(chosen, walk), None
+            if walks:
+                result, reached = _walked(chosen, seed, walks), None
             else:
                 result, reached = _searched(chosen, options, rules)
     except (ModelError, ValueError) as error:
@@ -258,10 +260,11 @@ def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, R
             signal.signal(signal.SIGTERM, before)
 
 
-def _walked(model: "Model", seed: int) -> "Result":
+def _walked(model: "Model", seed: int, walks: int) -> "Result":
     from brokertwin.simulation.explore.search import walk
 
-    return walk(model, seed, 1000)
+    with err.status(f"{model.name}: walking"):
+        return walk(model, seed, walks)
 
 
 def _outcome(result: "Result") -> str:
@@ -271,7 +274,7 @@ def _outcome(result: "Result") -> str:
         return "no violation, but in no order do all clients do what they wanted"
     if result.is_complete:
         return "no violation in any order"
-    return f"no violation so far; ended by the bound: {result.ended_by or 'steps'}"
+    return f"no violation so far; ended by the bound: {result.ended_by}"
 
 
 def _without_coordinator(model: "Model", result: "Result") -> list[str]:
@@ -299,8 +302,9 @@ def _show(
     from brokertwin.simulation.explore.shown import as_text
 
     rate = result.deliveries / max(result.cpu_seconds, 0.001)
+    visited = counted(result.walks, "walk") if result.walks else counted(result.states, "state")
     out.print(
-        f"{model.name}: {counted(result.states, 'state')},"
+        f"{model.name}: {visited},"
         f" {counted(result.deliveries, 'delivery', 'deliveries')}, depth {result.depth},"
         f" {result.cpu_seconds:.1f} CPU s ({rate:,.0f} deliveries/s)"
     )

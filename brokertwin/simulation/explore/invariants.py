@@ -579,14 +579,14 @@ def assigned_text(assignment: Any) -> str:
 class OffsetsGoForward(Invariant):
     """A committed offset is not below one that was acknowledged before.
 
-    For models whose clients never seek back.
+    For models whose clients never seek back. An acknowledged OffsetDelete begins anew.
     """
 
     source = "the consumer's documentation; KIP-447 for transactions"
 
     def received(self, ghost: Any, _client: str, send: Send, response: Any) -> Any:
-        """Note acknowledged commits."""
-        if response is None or send.api != "OFFSET_COMMIT":
+        """Note acknowledged commits and deletions."""
+        if response is None or send.api not in ("OFFSET_COMMIT", "OFFSET_DELETE"):
             return ghost
         codes = {
             (topic.name, each.partition_index): each.error_code
@@ -597,8 +597,12 @@ class OffsetsGoForward(Invariant):
         for topic in send.body["topics"]:
             for each in topic["partitions"]:
                 place = topic["name"], each["partitionIndex"]
-                if codes.get(place) == Error.NONE:
-                    key = (send.body["groupId"], *place)
+                key = (send.body["groupId"], *place)
+                if codes.get(place) != Error.NONE:
+                    continue
+                if send.api == "OFFSET_DELETE":
+                    highest.pop(key, None)
+                else:
                     highest[key] = max(highest.get(key, -1), each["committedOffset"])
         return tuple(sorted((*key, offset) for key, offset in highest.items()))
 

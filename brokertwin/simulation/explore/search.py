@@ -47,6 +47,11 @@ CHUNK = 256
 GARBAGE = 100_000
 """New objects between two garbage collections. States stay, and have no cycles."""
 
+STEPS_MAX = 1_000
+"""Steps of a walk: some clients send heartbeats without end."""
+
+WEIGHTS = 1, 0.1, 0.01
+
 NO_PARENT = -1
 OF_ONE_BROKER = frozenset({"PRODUCE", "FETCH"})
 """APIs that change the items of their broker alone, if all messages are steps of their own."""
@@ -93,6 +98,7 @@ class Result(msgspec.Struct):
         done: states in which all clients have done what they wanted.
         cpu_seconds: of all processes.
         cell_states: fingerprints of the brokers' states, if collected.
+        walks: random walks in place of a search.
     """
 
     states: int = 0
@@ -109,6 +115,7 @@ class Result(msgspec.Struct):
     cpu_seconds: float = 0.0
     frontier: int = 0
     cell_states: set[int] = set()
+    walks: int = 0
 
 
 class Node(NamedTuple):
@@ -509,27 +516,61 @@ class Search:
         return model.name, number, rules, options.is_split, options.has_sleep
 
 
-def walk(model: Model, seed: int, steps: int) -> Result:
-    chance = Random(seed)
-    explorer = Explorer(model)
-    world = explorer.first()
-    result = Result(states=1)
-    before = time.process_time()
-    for _ in range(steps):
-        possible = explorer.steps(world)
-        if not possible:
-            break
-        step = chance.choice(possible)
-        world = explorer.take(world, step)
-        result.path.append(step)
-        result.deliveries += 1
-        result.depth += 1
-        violation = explorer.violation(world)
-        if violation:
-            result.violation = violation
-            break
-    result.cpu_seconds = time.process_time() - before
+def walk(model: Model, seed: int, walks: int) -> Result:
+    """Take random steps from the first state, many times, until an invariant is violated.
+
+    In each walk each kind of step is common or rare by chance, so that faults also happen late.
+    """
+    chance, explorer = Random(seed), Explorer(model)
+    result, begun = Result(ended_by="walks"), time.process_time()
+    first = explorer.first()
+    while result.walks < walks and not result.violation:
+        weights: dict[str, float] = {}
+        world, path = first, list[Step]()
+        while len(path) < STEPS_MAX and (possible := explorer.steps(world)):
+            each = [weights.setdefault(step[0], chance.choice(WEIGHTS)) for step in possible]
+            (step,) = chance.choices(possible, each)
+            world = explorer.take(world, step)
+            path.append(step)
+            if violation := explorer.violation(world):
+                result.violation, result.path = violation, path
+                break
+        result.walks += 1
+        result.deliveries += len(path)
+        result.depth = max(result.depth, len(path))
+        result.done += explorer.is_done(world)
     result.answered.update(explorer.answered)
     result.taken.update(explorer.taken)
     result.applied.update(explorer.machine.applied)
+    if result.violation:
+        _shorten(explorer, first, result)
+    result.cpu_seconds = time.process_time() - begun
     return result
+
+
+def _shorten(explorer: Explorer, first: World, result: Result) -> None:
+    """Leave out steps that the violation does not need, many at once and then single ones."""
+    size = len(result.path) // 2
+    while size:
+        at = 0
+        while at < len(result.path):
+            fewer = result.path[:at] + result.path[at + size :]
+            path, violation = _follow(explorer, first, fewer)
+            if violation:
+                result.path, result.violation = path, violation
+            else:
+                at += size
+        size //= 2
+
+
+def _follow(explorer: Explorer, world: World, steps: list[Step]) -> tuple[list[Step], str]:
+    """Take the steps that are possible, up to a violation; return these and the violation."""
+    path = []
+    for step in steps:
+        if step not in explorer.steps(world):
+            continue
+        world = explorer.take(world, step)
+        path.append(step)
+        if violation := explorer.violation(world):
+            return path, violation
+    return path, ""
