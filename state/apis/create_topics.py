@@ -51,6 +51,7 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.records import TopicCreated
 from brokertwin.state.groups import share_states, streams_topics
+from brokertwin.state.share import share_partitions
 
 BY_DEFAULT = -1
 """The broker's default of `num_partitions` and `replication_factor`."""
@@ -261,17 +262,18 @@ THERE = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
 
 
 def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -> Decision:
-    """Contact the share coordinators once their internal topic exists.
+    """Contact the share coordinators once their internal topic exists, write dead letters.
 
-    If its creation failed, a later heartbeat contacts them. `message.context` is the streams group
-    whose internal topics were requested, if any.
+    If the creation of the internal topic failed, a later heartbeat contacts them. `message.context`
+    is the streams group whose internal topics were requested, if any.
     """
     if message.context:
         return streams_topics.creation_responded(broker, message.context, response.topics)
-    there = {each.name for each in response.topics if each.error_code in THERE}
-    return Decision(
-        messages=share_states.pending_initializations(broker) if SHARE_TOPIC in there else []
-    )
+    created = {each.name: Error(each.error_code) for each in response.topics}
+    messages = share_partitions.on_topics_created(broker, created)
+    if created.get(SHARE_TOPIC) in THERE:
+        messages += share_states.pending_initializations(broker)
+    return Decision(messages=messages)
 
 
 API = Api(kafka_apis.CREATE_TOPICS, _handle, on_reply=on_reply)

@@ -99,6 +99,7 @@ ACTED_ON = TYPED.keys() | {
     "compression.lz4.level",
     "compression.type",
     "compression.zstd.level",
+    "errors.deadletterqueue.auto.create.topics.enable",
     "errors.deadletterqueue.topic.name.prefix",
     "log.cleanup.policy",
     "log.retention.bytes",

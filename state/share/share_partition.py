@@ -385,6 +385,14 @@ class SharePartition(msgspec.Struct):
             for first, last, record in self._archiving(batches)
         ]
 
+    def states(self) -> StateBatches:
+        """Return the state of all records in flight."""
+        return [
+            _state_batch(first, last, record)
+            for batch in self.batches
+            for first, last, record in batch.states()
+        ]
+
     def _archiving(self, batches: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlightState]]:
         for each in batches:
             if each.delivery_state == RecordState.ARCHIVING:

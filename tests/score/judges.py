@@ -86,6 +86,8 @@ def _member(*changes: str) -> Callable[..., Answer]:
     ) -> Answer:
         facts = [each for each in truth.changes[found.group] if each.member == found.member]
         names = {each.change for each in facts}
+        if not facts and found.line.api == "LEAVE_GROUP":
+            return U  # a coordinator accepts it for an id that has not joined, too
         return _is(names & {*changes}, f"{found.member}: {sorted(names) or 'unknown'}")
 
     return judge
@@ -488,6 +490,8 @@ def _under_way(found: f.MemberRefused, cause: f.RebalanceUnderWay, truth: KnownT
     if not changes:
         return U
     names = {each.client or each.of for each in changes} | {each.of for each in changes}
+    joins = truth.members_of_next(found.group, found.line.end)
+    names |= {each.of for each in truth.changes[found.group] if each.member in joins}
     return _is(cause.by.name in names, f"changes: {[(e.change, e.of) for e in changes]}")
 
 

@@ -108,9 +108,9 @@ class TransactionRequests(msgspec.Struct):
 
     def bound(self, limit: int) -> None:
         """Drop the oldest requests above a limit."""
-        del self.begun[:-limit]
-        for kept in (self.ended, self.marked, self.aborting):
-            del kept[:-limit]
+        for kept in (self.begun, self.ended, self.marked, self.aborting):
+            if len(kept) > limit:
+                del kept[:-limit]
 
 
 def coordinator_of(marker: RecordedRequest) -> int | None:

@@ -610,9 +610,9 @@ class Membership(msgspec.Struct):
         line, reason = departure.line, departure.reason
         was_there = self.members.pop(departure.member, None) is not None
         self.gone[departure.member] = departure
-        self.departures.append(departure)
         member = departure.member
         if member not in self.handed_out:  # with its id alone, it was no member
+            self.departures.append(departure)
             yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):
             severity, group = Severity.WARNING, self.group
