@@ -117,9 +117,9 @@ class TransactionRequests(msgspec.Struct):
 
     def bound(self, limit: int) -> None:
         """Drop the oldest requests above a limit."""
-        del self.begun[:-limit], self.marked[:-limit]
-        for kept in (self.ended, self.aborting):
-            del kept[:-limit]
+        for kept in (self.begun, self.ended, self.marked, self.aborting):
+            if len(kept) > limit:
+                del kept[:-limit]
 
 
 def coordinator_of(marker: RecordedRequest) -> int | None:

@@ -208,7 +208,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     def _bound(self) -> None:
         self.has_forgotten = self.has_forgotten or len(self.uses) > LINES_MAX
         for kept in (self.given, self.uses, self.timeouts, self.aborts, self.fencing):
-            del kept[:-LINES_MAX]
+            if len(kept) > LINES_MAX:
+                del kept[:-LINES_MAX]
         for by_key in (self.first, self.requests):
             while len(by_key) > IDS_MAX:
                 del by_key[next(iter(by_key))]
