@@ -70,7 +70,7 @@ class Copy:
         host, _, port = self.bootstrap.rpartition(":")
         return Client(Address(host, int(port)))
 
-    def worker(self) -> JavaWorker:
+    def worker(self, session_ms: int = 6_000) -> JavaWorker:
         topics = {
             f"{name}.storage.{setting}": value
             for name in ("config", "offset", "status")
@@ -81,7 +81,7 @@ class Copy:
             "bootstrap.servers": self.bootstrap,
             "group.id": f"{self.topic}-workers",
             "exactly.once.source.support": "enabled",
-            "session.timeout.ms": 6_000,
+            "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": 500,
             "scheduled.rebalance.max.delay.ms": 1_000,
             "offset.storage.partitions": 2,
@@ -163,7 +163,8 @@ def test_example_24_a_killed_gateway_recovers_from_its_journal(tmp_path: Path) -
     listen = f"{HOST}:{free_port()}"
     with gateway_process(*words, listen=listen) as (process, _):
         copy = Copy(listen, tmp_path)
-        with copy.worker() as worker:
+        # A session that ends before the gateway is back would end the transaction.
+        with copy.worker(session_ms=600_000) as worker:
             wait_until(worker.is_up, "it is in its group")
             copy.begin(worker)
             copy.grow_into_a_transaction()
