@@ -283,11 +283,11 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     ) -> GroupEpoch:
         """Return the group epoch, bumped if subscriptions or topics have changed."""
         group = self.group
-        known = consumer_group.subscriptions_of(group)
-        metadata_hash = target_assignment.metadata_hash(self._broker, known.topics)
+        subscriptions = consumer_group.subscriptions_of(group)
+        metadata_hash = target_assignment.metadata_hash(self._broker, subscriptions.topics)
         is_current = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
         if not has_changed and is_current:
-            is_homogeneous = known.is_homogeneous(len(group.members))
+            is_homogeneous = subscriptions.is_homogeneous(len(group.members))
             return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
         changed = consumer_group.subscriptions_of(group, [before], [after])
         metadata_hash = target_assignment.metadata_hash(self._broker, changed.topics)
@@ -489,15 +489,15 @@ def _valid_member(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> Consu
     The previous epoch is valid if a response was lost: the member then owns only partitions that
     are assigned to it.
     """
-    epoch, known = heartbeat.member_epoch, member.member_epoch
-    if epoch in (JOIN_EPOCH, known):
+    epoch, current = heartbeat.member_epoch, member.member_epoch
+    if epoch in (JOIN_EPOCH, current):
         return member
     is_lost_response = epoch == member.previous_member_epoch and _is_assigned(
         heartbeat.owned, member
     )
-    if epoch < known and is_lost_response:
+    if epoch < current and is_lost_response:
         return member
-    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, known))
+    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, current))
 
 
 def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:

@@ -165,10 +165,10 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     def member_error(self, member_id: str, instance_id: str | None) -> Error:
         """Return 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, or NONE."""
         if instance_id is not None:
-            known = self.static_members.get(instance_id)
-            if known is None:
+            owner_id = self.static_members.get(instance_id)
+            if owner_id is None:
                 return Error.UNKNOWN_MEMBER_ID
-            return Error.NONE if known == member_id else Error.FENCED_INSTANCE_ID
+            return Error.NONE if owner_id == member_id else Error.FENCED_INSTANCE_ID
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
