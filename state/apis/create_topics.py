@@ -67,16 +67,16 @@ def _handle(controller: Controller, request: Request) -> Decision:
     counts = Counter(topic.name for topic in body.topics)
     late = _refused_late(counts)
     late.update(_unauthorized(controller, request, counts.keys() - late.keys()))
-    wanted = [topic for topic in body.topics if topic.name not in late]
-    if wanted and body.timeout_ms <= 0:
+    creatable_topics = [topic for topic in body.topics if topic.name not in late]
+    if creatable_topics and body.timeout_ms <= 0:
         return _refuse_all(body, _Refused(Error.REQUEST_TIMED_OUT, None))
-    if _partition_count(controller, wanted) > topics.PARTITIONS_PER_REQUEST_MAX:
+    if _partition_count(controller, creatable_topics) > topics.PARTITIONS_PER_REQUEST_MAX:
         text = "Excessively large number of partitions per request."
         return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
     records: list[TopicCreated] = []
     outcomes, size = [], 0
     quota = MutationQuota(controller, request, strict_since=6)
-    for topic in wanted:
+    for topic in creatable_topics:
         made = _make(controller, request, topic, quota)
         if isinstance(made, TopicCreated):
             records.append(made)
@@ -87,7 +87,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         outcomes.append(made)
     results = [
         _result(controller, request, topic.name, outcome)
-        for topic, outcome in zip(wanted, outcomes, strict=True)
+        for topic, outcome in zip(creatable_topics, outcomes, strict=True)
     ]
     results += [_refusal(name, refused) for name, refused in late.items()]
     return Decision(
@@ -115,12 +115,12 @@ def _unauthorized(controller: Controller, request: Request, names: Set[str]) -> 
     return dict.fromkeys(sorted(denied), refused)
 
 
-def _partition_count(controller: Controller, wanted: Sequence[CreatableTopic]) -> int:
+def _partition_count(controller: Controller, creatable_topics: Sequence[CreatableTopic]) -> int:
     by_default = controller.settings.num_partitions
     return sum(
         len(topic.assignments)
         or (by_default if topic.num_partitions == BY_DEFAULT else max(topic.num_partitions, 0))
-        for topic in wanted
+        for topic in creatable_topics
     )
 
 
@@ -147,8 +147,8 @@ def _make(
         (request.nonce, str(controller.now)),
         lambda known: controller.topic_by_id(known) is not None,
     )
-    given = {name: value for name, value in configs.items() if value is not None}
-    return TopicCreated(topic_id, topic.name, replicas, given, controller.now)
+    values = {name: value for name, value in configs.items() if value is not None}
+    return TopicCreated(topic_id, topic.name, replicas, values, controller.now)
 
 
 def _name_refused(controller: Controller, name: str) -> _Refused | None:

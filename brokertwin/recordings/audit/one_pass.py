@@ -72,7 +72,7 @@ class OnePass:
         apis: Collection[str] | None = None,
         names: Iterable[str] = KINDS,
     ) -> None:
-        known = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
+        facts_by_kind = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
         kinds = {name: KINDS[name] for name in names}
         if apis is not None and CLIENTS.name in kinds:
             kinds[CLIENTS.name] = NOTABLE
@@ -81,7 +81,7 @@ class OnePass:
             kinds[REPLICATION.name] = REPLICATION._replace(parts_of=LeadingParts())
         facts.cluster.has_samples = kept is None or f.SampleTaken in kept
         self._of_kind = {
-            name: ObservedEntities(kind, known[name], kept) for name, kind in kinds.items()
+            name: ObservedEntities(kind, facts_by_kind[name], kept) for name, kind in kinds.items()
         }
         self._signs = Signs() if apis is None else None
         self._last = 0.0
@@ -205,19 +205,19 @@ class Passed(NamedTuple):
 
 
 def pass_over(
-    source: Source, batches: Headers | None = None, known: KnownFacts | None = None
+    source: Source, batches: Headers | None = None, facts: KnownFacts | None = None
 ) -> Passed:
     """Read a source once and find what is wrong.
 
     Args:
         source: of the documents.
         batches: batch headers for Produce requests that have none.
-        known: settings of the brokers.
+        facts: settings of the brokers.
 
     Raises:
         UserError: the source cannot be read, or none of the lines is an exchange.
     """
-    with Spool(batches, known) as spool:
+    with Spool(batches, facts) as spool:
         spool.read(source)
         return Passed(judged(spool), spool.broken)
 

@@ -45,8 +45,8 @@ def write(path: Path, suffix: str, samples: Sequence[WatermarkSample], end: floa
         named.setdefault(f"{sample.topic}-{sample.partition}", []).append(sample)
     charts = [_plot(altair, name, found, end) for name, found in sorted(named.items())]
     whole = altair.vconcat(*charts).configure_view(strokeOpacity=0)
-    given = {"inline": True} if suffix == ".html" else {}
-    whole.save(str(path), format=suffix.removeprefix("."), **given)
+    options = {"inline": True} if suffix == ".html" else {}
+    whole.save(str(path), format=suffix.removeprefix("."), **options)
 
 
 def offsets(samples: Sequence[WatermarkSample], end: float) -> list[dict[str, Any]]:
