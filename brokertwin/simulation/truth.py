@@ -302,6 +302,7 @@ class Truth:
         gone = {m: v for m, v in former.members.items() if m not in now.members}
         for member, each in gone.items():
             leaver = self._leaving.pop(member, "") or self._leaving.pop(each.instance or " ", "")
+            leaver = leaver if each.epoch != AWAY_EPOCH else ""  # it was away, and expired
             is_there = now.broker == former.broker and now.generation >= former.generation
             change = "expired" if is_there else "forgotten"
             if leaver:

@@ -198,7 +198,7 @@ def _ended(found: f.TransactionEnded, truth: KnownTruth) -> Answer:
         is_late = not is_open and ended is not None
         return _is(is_late, f"{[(e.state, e.api, e.time) for e in facts][-6:]} at {span}")
     of_epoch = [e for e in ends if e.former_epoch == found.epoch] or ends
-    end = min(of_epoch, key=lambda e: abs(e.time - found.line.end))
+    end = min(of_epoch, key=lambda e: abs(e.time - found.line.time))  # a line may be late
     held = {place for e in _before(facts, end) for place in e.partitions}
     extra = {place for place in found.places if not place.startswith("__")} - held
     return _is(not extra, f"{sorted(extra)} are not in it: {sorted(held)}")
