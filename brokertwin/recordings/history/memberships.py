@@ -719,8 +719,8 @@ class Membership(msgspec.Struct):
         began = self._began_by(member, epoch, _has_assignment(response))
         if epoch > former:
             yield from self._reached(epoch, line, member, began, former)
-        elif began:
-            lines = self.generations[epoch].lines if epoch in self.generations else []
+        elif began and epoch in self.generations:
+            lines = self.generations[epoch].lines
             for place, each in enumerate(lines):
                 if each.member == member and each.former == 0:
                     lines[place] = msgspec.structs.replace(each, joined=True)
