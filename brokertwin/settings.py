@@ -322,7 +322,9 @@ def load(flags: Mapping[str, object] | None = None, file: Path | None = None) ->
             is not allowed.
     """
     _refuse_unknown_variables()
-    given = {name: value for name, value in (flags or {}).items() if value not in (None, [], ())}
+    flag_values = {
+        name: value for name, value in (flags or {}).items() if value not in (None, [], ())
+    }
     path = file or (Path(FILE_NAME) if Path(FILE_NAME).is_file() else None)
     in_file = _read_toml(path) if path else {}
     environment = {name for name in Settings.model_fields if os.environ.get(_variable(name))}
@@ -330,10 +332,10 @@ def load(flags: Mapping[str, object] | None = None, file: Path | None = None) ->
         **dict.fromkeys(Settings.model_fields, "default"),
         **dict.fromkeys(in_file, f"file {path}"),
         **{name: f"environment {_variable(name)}" for name in environment},
-        **dict.fromkeys(given, "flag"),
+        **dict.fromkeys(flag_values, "flag"),
     }
     below = {name: value for name, value in in_file.items() if name not in environment}
-    values: dict[str, Any] = {**below, **given}
+    values: dict[str, Any] = {**below, **flag_values}
     try:
         settings = Settings(**values)
     except ValidationError as error:
@@ -381,9 +383,9 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> tuple[str, s
 
 def _refuse_unknown_variables() -> None:
     """Raise UserError if a `BROKERTWIN_…` variable has a value but is not a setting."""
-    known = [_variable(name) for name in Settings.model_fields]
+    variables = [_variable(name) for name in Settings.model_fields]
     for variable in sorted(os.environ):
-        if variable.startswith(PREFIX) and variable not in known and os.environ[variable]:
+        if variable.startswith(PREFIX) and variable not in variables and os.environ[variable]:
             name = variable.removeprefix(PREFIX).lower()
             near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.6)
             hint = f"Did you mean {_variable(near[0])}?" if near else ALL_SETTINGS

@@ -64,10 +64,10 @@ def command(svg: Svg = None, force: Force = False, config: ConfigFile = None) ->
     settings = settings_of(config)
     directory = settings.home / "demo"
     shutil.rmtree(directory, ignore_errors=True)
-    given = typed_broker_settings(captures / "broker.properties", None)
+    broker_settings = typed_broker_settings(captures / "broker.properties", None)
     history = recording.read(sorted(captures.glob("*.jsonl.gz")))
     say(f"{counted(len(history.exchanges), 'recorded exchange')}; finding their order")
-    planned = plan(history, CLUSTER, given, is_compared=True)
+    planned = plan(history, CLUSTER, broker_settings, is_compared=True)
     with _broker(settings, directory) as bootstrap:
         own = _own_settings(settings, directory, bootstrap)
         session = spark_session(own, say_at)

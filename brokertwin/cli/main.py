@@ -291,5 +291,5 @@ def _called() -> str:
     words = list(takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
     if " ".join(words[:2]) in COMMANDS:
         return " ".join(words[:2])
-    known = getattr(load(words[0]), "commands", {})
-    return " ".join([words[0], *(word for word in words[1:2] if word in known)])
+    commands = getattr(load(words[0]), "commands", {})
+    return " ".join([words[0], *(word for word in words[1:2] if word in commands)])

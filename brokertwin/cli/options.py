@@ -330,13 +330,13 @@ def client_of(address: str, kafka_config: Path | None) -> "ClientProperties":
 
 def selected_cluster(clusters: Collection[str], name: str | None) -> str:
     """Return the job's cluster with this name, or its only cluster. Raises UserError."""
-    known = ", ".join(sorted(clusters))
+    names = ", ".join(sorted(clusters))
     if name is None and len(clusters) == 1:
         return next(iter(clusters))
     if name is None:
-        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
+        raise UserError(f"The job has several clusters: {names}.", "Select one with --cluster.")
     if name not in clusters:
-        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {names}.")
     return name
 
 
@@ -382,8 +382,8 @@ def typed_broker_settings(
     """
     from brokertwin.cli.output import warn
 
-    given = {**(defaults or {}), **broker_settings(file, pairs)}
-    typed, warnings = checked_broker_settings(given)
+    texts = {**(defaults or {}), **broker_settings(file, pairs)}
+    typed, warnings = checked_broker_settings(texts)
     for warning in warnings:
         if warning.partition(" ")[0] not in also_acted_on:
             warn(warning)

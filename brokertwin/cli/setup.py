@@ -40,9 +40,9 @@ def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
 
     settings = settings_of(config)
     java_executable()
-    for wanted in (jars.connector_jars(), jars.kafka_jars()):
-        with _bar(f"jars of {wanted.module}") as seen:
-            jars.fetch(wanted, settings.home, settings.ivy_settings, say, seen)
+    for jar_set in (jars.connector_jars(), jars.kafka_jars()):
+        with _bar(f"jars of {jar_set.module}") as seen:
+            jars.fetch(jar_set, settings.home, settings.ivy_settings, say, seen)
     if not jars_only:
         _archive(settings)
 

@@ -76,8 +76,8 @@ class Accumulator:
             if leader is None:
                 leaderless[head.topic_partition.topic] = None
                 continue
-            known = cluster.partitions[head.topic_partition]
-            if not _backs_off(head, known, now) and self._is_sendable(head, now):
+            info = cluster.partitions[head.topic_partition]
+            if not _backs_off(head, info, now) and self._is_sendable(head, now):
                 nodes[leader.id] = None
         return Ready(sorted(nodes), sorted(leaderless))
 
@@ -109,10 +109,10 @@ class Accumulator:
         """
         taken: list[ProducerBatch] = []
         size = 0
-        for known in self._in_turn(node, cluster.by_node.get(node, [])):
-            partition = known.partition
+        for info in self._in_turn(node, cluster.by_node.get(node, [])):
+            partition = info.partition
             queue = self._queues.get(partition)
-            if not queue or partition in self._muted or _backs_off(queue[0], known, now):
+            if not queue or partition in self._muted or _backs_off(queue[0], info, now):
                 continue
             head = queue[0]
             if taken and size + head.size_in_bytes > self._config.max_request_size:
@@ -120,7 +120,7 @@ class Accumulator:
                 break
             if may_drain(head):
                 queue.popleft()
-                head.leader_epoch = _epoch(known)
+                head.leader_epoch = _epoch(info)
                 size += head.size_in_bytes
                 taken.append(head)
         if self._config.max_in_flight_requests_per_connection == 1:
@@ -129,7 +129,7 @@ class Accumulator:
 
     def _in_turn(self, node: int, led: list[PartitionInfo]) -> list[PartitionInfo]:
         first = self._first.pop(node, None)
-        start = next((at for at, known in enumerate(led) if known.partition == first), 0)
+        start = next((at for at, info in enumerate(led) if info.partition == first), 0)
         return led[start:] + led[:start]
 
     def unmute(self, partition: TopicPartition) -> None:
@@ -162,13 +162,13 @@ class Accumulator:
         return [max(head.retry_at, head.created + self._config.linger_ms) for head in self.heads()]
 
 
-def _epoch(known: PartitionInfo) -> int:
-    return known.leader_epoch if known.leader_epoch is not None else NO_EPOCH
+def _epoch(info: PartitionInfo) -> int:
+    return info.leader_epoch if info.leader_epoch is not None else NO_EPOCH
 
 
-def _backs_off(head: ProducerBatch, known: PartitionInfo, now: int) -> bool:
+def _backs_off(head: ProducerBatch, info: PartitionInfo, now: int) -> bool:
     """Whether a retry is in backoff; a newer leader ends the backoff."""
-    return now < head.retry_at and _epoch(known) <= head.leader_epoch
+    return now < head.retry_at and _epoch(info) <= head.leader_epoch
 
 
 def _is_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:

@@ -164,8 +164,8 @@ class AdminClient(ClientLoop):
     metadata: ConsumerMetadata
 
     def __init__(self, draw: Draw) -> None:
-        known = ConsumerMetadata(frozenset(), None, may_create=False)
-        super().__init__(known, draw, CONSUMER_NETWORK)
+        consumer_metadata = ConsumerMetadata(frozenset(), None, may_create=False)
+        super().__init__(consumer_metadata, draw, CONSUMER_NETWORK)
         self._draw = draw
         self._pending: list[PendingDeletion] = []
 

@@ -249,9 +249,9 @@ class ClientLoop(ABC):
         self._send_waiting(now)
         times = [time - now for time in self._deadlines(now)]
         times += [
-            self.network.poll_delay_ms(wanted.node.id, now)
-            for wanted in self._waiting
-            if wanted.node is not None
+            self.network.poll_delay_ms(request.node.id, now)
+            for request in self._waiting
+            if request.node is not None
         ]
         poll = self.network.poll(max(min(times, default=UNLIMITED_MS), 0), now)
         for action in poll.actions:
@@ -372,30 +372,30 @@ class ClientLoop(ABC):
         newest = min(last, common[1])
         return newest if newest >= max(first, common[0]) else None
 
-    def _want(self, wanted: UnsentRequest) -> None:
-        self._waiting.append(wanted)
+    def _want(self, request: UnsentRequest) -> None:
+        self._waiting.append(request)
 
     def _send_waiting(self, now: int) -> None:
         waiting, self._waiting = self._waiting, []
         held: set[int] = set()
-        for wanted in waiting:
-            node = wanted.node or self.network.least_loaded_node(now)
+        for request in waiting:
+            node = request.node or self.network.least_loaded_node(now)
             if node is None or node.id in held or not self.network.ready(node, now):
                 held.update([node.id] if node is not None else [])
-                self._waiting.append(wanted)
+                self._waiting.append(request)
                 continue
             request_id = self.next_id()
             is_put = self._put(
                 now,
                 node.id,
                 request_id,
-                wanted.api,
-                wanted.body,
-                tag=wanted.tag,
-                versions=wanted.versions,
+                request.api,
+                request.body,
+                tag=request.tag,
+                versions=request.versions,
             )
             if is_put:
-                self.network.sent(node.id, request_id, now, wanted.timeout_ms)
+                self.network.sent(node.id, request_id, now, request.timeout_ms)
 
     def _put(
         self,

@@ -102,8 +102,12 @@ class ConsumerClient(FetchingClient):
                 a classic group (raises re.error) and RE2 in a consumer group.
             coordinator: replaces the membership of a consumer group.
         """
-        wanted = _metadata(config, topics, pattern, metadata, may_create=may_create_topics)
-        super().__init__(wanted, SubscriptionState(topics, pattern), fetches, draw, network)
+        consumer_metadata = _metadata(
+            config, topics, pattern, metadata, may_create=may_create_topics
+        )
+        super().__init__(
+            consumer_metadata, SubscriptionState(topics, pattern), fetches, draw, network
+        )
         made = coordinator and coordinator(self.subscription)
         self.coordinator = made or _membership(config, self.subscription, draw, assignor)
         self._is_closing = False

@@ -551,8 +551,8 @@ class ClassicMembership:
                 elif partition in self.subscription.unknown():
                     if result.committed_offset >= 0:
                         epoch = result.committed_leader_epoch
-                        known = epoch if epoch >= 0 else None
-                        self.subscription.seek(partition, result.committed_offset, known)
+                        leader_epoch = epoch if epoch >= 0 else None
+                        self.subscription.seek(partition, result.committed_offset, leader_epoch)
                     else:
                         self.subscription.without_offset.add(partition)
 

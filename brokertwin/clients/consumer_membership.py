@@ -164,7 +164,8 @@ class ConsumerMembership(ClassicMembership):
             return
         pending = self._pending.pop(request_id)
         error = error_of(response.error_code)
-        if self.phase in SILENT:
+        is_of_leave = error is Error.NONE and response.member_epoch < 0
+        if self.phase in SILENT or is_of_leave:  # the member may be joining again by now
             return
         if error is Error.NONE:
             self._accept_heartbeat(now, response)

@@ -47,8 +47,8 @@ class ConsumerMetadata(Metadata):
         return topic in self.topics
 
     def _request_for_all(self) -> MetadataRequest:
-        wanted = [MetadataRequestTopic(name=topic) for topic in sorted(self.topics)]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
+        request_topics = [MetadataRequestTopic(name=topic) for topic in sorted(self.topics)]
+        return MetadataRequest(topics=request_topics, allow_auto_topic_creation=self.may_create)
 
 
 class PatternMetadata(ConsumerMetadata):
@@ -65,8 +65,8 @@ class PatternMetadata(ConsumerMetadata):
         """The matching topics; None before the first response."""
         if self.snapshot.cluster_id is None:
             return None
-        known = self.snapshot.by_topic.keys() - self.snapshot.internal_topics
-        return frozenset(topic for topic in known if self._pattern.fullmatch(topic))
+        topics = self.snapshot.by_topic.keys() - self.snapshot.internal_topics
+        return frozenset(topic for topic in topics if self._pattern.fullmatch(topic))
 
     def counts(self) -> dict[str, int]:
         """As in the base class; topics missing from a full response count 0."""
@@ -91,17 +91,17 @@ class AssignedMetadata(ConsumerMetadata):
 
     def want_ids(self, ids: Iterable[Uuid]) -> None:
         """Request these topics; new ones at once."""
-        wanted = frozenset(ids)
-        if wanted - self._ids:
+        topic_ids = frozenset(ids)
+        if topic_ids - self._ids:
             self.request_update_for_new_topics()
-        self._ids = wanted
+        self._ids = topic_ids
 
     def retains(self, topic: str, is_internal: bool, now: int) -> bool:
         """Always true: only assigned topics are requested."""
         return True
 
     def _request_for_all(self) -> MetadataRequest:
-        wanted = [
+        request_topics = [
             MetadataRequestTopic(topic_id=topic_id, name="") for topic_id in sorted(self._ids)
         ]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        return MetadataRequest(topics=request_topics, allow_auto_topic_creation=False)

@@ -161,19 +161,19 @@ class FetchSessionHandler:
     def builder(self) -> Builder:
         return Builder(self)
 
-    def next_request(self, wanted: dict[TopicPartition, PartitionData]) -> FetchRequestData:
-        """Return the request that makes the session hold `wanted`. Usually called by `builder`."""
+    def next_request(self, partition_data: dict[TopicPartition, PartitionData]) -> FetchRequestData:
+        """Return the request that makes the session hold this data. Usually called by `builder`."""
         removed: list[TopicIdPartition] = []
         replaced: list[TopicIdPartition] = []
-        to_send = dict(wanted)
+        to_send = dict(partition_data)
         if self.next_metadata.is_full:
-            self.session_partitions = dict(wanted)
+            self.session_partitions = dict(partition_data)
         else:
             removed, replaced = self._move_on(to_send)
-        has_all_ids = all(data.topic_id != ZERO_UUID for data in wanted.values())
+        has_all_ids = all(data.topic_id != ZERO_UUID for data in partition_data.values())
         can_use_ids = has_all_ids and all(removed.topic_id != ZERO_UUID for removed in removed)
         self.session_topic_names = (
-            {data.topic_id: partition.topic for partition, data in wanted.items()}
+            {data.topic_id: partition.topic for partition, data in partition_data.items()}
             if can_use_ids
             else {}
         )

@@ -147,24 +147,24 @@ class Fetcher:
         """
         self._preferred.keep(self._subscription.positions)
         busy = self._in_flight.keys() | {each.node for each in self._buffer}
-        wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
+        by_node: dict[int, dict[TopicPartition, PartitionData]] = {}
         for partition, position in self._subscription.positions.items():
-            known = snapshot.partitions.get(partition)
+            info = snapshot.partitions.get(partition)
             if partition in self._subscription.paused or partition in self.validator.waiting:
                 continue
-            if position is None or known is None or known.leader_id not in snapshot.nodes:
+            if position is None or info is None or info.leader_id not in snapshot.nodes:
                 self.needs_metadata = self.needs_metadata or position is not None
                 continue
-            node = self._node_of(partition, known.leader_id, snapshot, now)
+            node = self._node_of(partition, info.leader_id, snapshot, now)
             if node not in busy and not self._subscription.is_pending_revocation:
-                wanted.setdefault(node, {})[partition] = PartitionData(
+                by_node.setdefault(node, {})[partition] = PartitionData(
                     position,
                     NO_LOG_START,
                     self.settings.max_partition_fetch_bytes,
                     snapshot.topic_ids.get(partition.topic, ZERO_UUID),
                     known_epoch(snapshot, partition),
                 )
-        return wanted
+        return by_node
 
     def _node_of(
         self, partition: TopicPartition, leader: int, snapshot: MetadataSnapshot, now: int
@@ -179,11 +179,11 @@ class Fetcher:
         return leader
 
     def fetch(
-        self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
+        self, node: int, partition_data: dict[TopicPartition, PartitionData], latest_version: int
     ) -> PendingFetch:
         if node not in self._sessions:
             self._sessions[node] = self.new_session(node)
-        data = self._in_flight[node] = self._sessions[node].next_request(wanted)
+        data = self._in_flight[node] = self._sessions[node].next_request(partition_data)
         return PendingFetch(node, data, self._body(data, data.version(latest_version)))
 
     def _body(self, data: FetchRequestData, version: int) -> FetchRequest:
@@ -295,12 +295,14 @@ class Fetcher:
 
     def lookups(self, snapshot: MetadataSnapshot) -> list[tuple[int, ListOffsetsRequest]]:
         """Return ListOffsets requests by node for partitions without an offset."""
-        wanted = self._subscription.without_offset - self._looking_up
-        known = {at for at in wanted if has_leader(snapshot, at)}
-        self.needs_metadata = self.needs_metadata or wanted != known
-        self._looking_up |= known
+        partitions = self._subscription.without_offset - self._looking_up
+        with_leader = {at for at in partitions if has_leader(snapshot, at)}
+        self.needs_metadata = self.needs_metadata or partitions != with_leader
+        self._looking_up |= with_leader
         settings = self.settings
-        return list_offsets(snapshot, known, settings.auto_offset_reset, settings.isolation_level)
+        return list_offsets(
+            snapshot, with_leader, settings.auto_offset_reset, settings.isolation_level
+        )
 
     def looked_up(self, response: ListOffsetsResponse) -> None:
         """Handle a ListOffsets response; errors are retried."""
@@ -322,8 +324,8 @@ class Fetcher:
 
 
 def has_leader(snapshot: MetadataSnapshot, partition: TopicPartition) -> bool:
-    known = snapshot.partitions.get(partition)
-    return known is not None and known.leader_id in snapshot.nodes
+    info = snapshot.partitions.get(partition)
+    return info is not None and info.leader_id in snapshot.nodes
 
 
 def known_epoch(snapshot: MetadataSnapshot, partition: TopicPartition) -> int:

@@ -99,11 +99,11 @@ class FetchingClient(ClientLoop):
         for leader, request in self._fetcher.lookups(snapshot):
             node = snapshot.nodes[leader]
             self._want(UnsentRequest(node, "LIST_OFFSETS", request, _Lookup(request)))
-        for broker, wanted in self._fetcher.wanted(snapshot, now).items():
+        for broker, data in self._fetcher.wanted(snapshot, now).items():
             node = snapshot.nodes[broker]
             version = self.version(broker, "FETCH")
             if self.network.ready(node, now) and version is not None:
-                fetch = self._fetcher.fetch(broker, wanted, version)
+                fetch = self._fetcher.fetch(broker, data, version)
                 self._want(UnsentRequest(node, "FETCH", fetch.body, fetch))
 
     def _close_sessions(self) -> None:
@@ -191,9 +191,9 @@ class ReaderClient(FetchingClient):
         network: NetworkSettings = CONSUMER_NETWORK,
         metadata: MetadataSettings | None = None,
     ) -> None:
-        known = ConsumerMetadata(frozenset(), metadata, may_create=False)
+        consumer_metadata = ConsumerMetadata(frozenset(), metadata, may_create=False)
         fetches = msgspec.structs.replace(fetches, auto_offset_reset=OffsetReset.EARLIEST)
-        super().__init__(known, SubscriptionState(), fetches, draw, network)
+        super().__init__(consumer_metadata, SubscriptionState(), fetches, draw, network)
         self.ends: dict[TopicPartition, int] = {}
         self._end_requests: dict[TopicPartition, int] = {}
         self._requested_ends: dict[TopicPartition, int] = {}
@@ -232,9 +232,9 @@ class ReaderClient(FetchingClient):
     # Event loop
 
     def _work(self, now: int) -> None:
-        wanted = frozenset(at.topic for at in self.subscription.positions)
-        self.metadata.want(wanted)
-        if not wanted:
+        topics = frozenset(at.topic for at in self.subscription.positions)
+        self.metadata.want(topics)
+        if not topics:
             return
         self._fetch_ends()
         self._read(now)
@@ -247,8 +247,8 @@ class ReaderClient(FetchingClient):
         for partition, number in sorted(self._end_requests.items()):
             if self._requested_ends.get(partition) == number:
                 continue
-            known = snapshot.partitions.get(partition)
-            if known is None or known.leader_id not in snapshot.nodes:
+            info = snapshot.partitions.get(partition)
+            if info is None or info.leader_id not in snapshot.nodes:
                 self._fetcher.needs_metadata = True
                 continue
             self._requested_ends[partition] = number
@@ -257,7 +257,7 @@ class ReaderClient(FetchingClient):
             )
             topic = ListOffsetsTopic(name=partition.topic, partitions=[requested])
             request = ListOffsetsRequest(replica_id=CLIENT, topics=[topic])
-            node = snapshot.nodes[known.leader_id]
+            node = snapshot.nodes[info.leader_id]
             self._want(UnsentRequest(node, "LIST_OFFSETS", request, _EndLookup(partition, number)))
 
     def _deadlines(self, now: int) -> list[int]:

@@ -27,13 +27,13 @@ NO_GROUP = ConsumerConfig(group_id="", enable_auto_commit=False)
 
 def assign_all(subscription: SubscriptionState, partition_counts: Mapping[str, int]) -> None:
     """Assign all known partitions; new ones start at `auto.offset.reset`."""
-    known = {
+    partitions = {
         TopicPartition(topic, at) for topic in subscription.topics
         for at in range(partition_counts.get(topic, 0))
     }  # fmt: skip
-    new = known - subscription.positions.keys()
+    new = partitions - subscription.positions.keys()
     if new:
-        subscription.assign(sorted(known | subscription.positions.keys()))
+        subscription.assign(sorted(partitions | subscription.positions.keys()))
         subscription.without_offset |= new
 
 
@@ -126,13 +126,13 @@ class LogClient(ConsumerClient):
 
     def _fetch_ends(self) -> None:
         snapshot = self.metadata.snapshot
-        wanted = self.subscription.positions.keys() - self._ends.keys() - self._requested
-        known = {at for at in wanted if has_leader(snapshot, at)}
-        if known != wanted:
+        partitions = self.subscription.positions.keys() - self._ends.keys() - self._requested
+        with_leader = {at for at in partitions if has_leader(snapshot, at)}
+        if with_leader != partitions:
             self.metadata.request_update()
-        self._requested |= known
+        self._requested |= with_leader
         for node, request in list_offsets(
-            snapshot, known, OffsetReset.LATEST, self._isolation_level
+            snapshot, with_leader, OffsetReset.LATEST, self._isolation_level
         ):
             tag = _EndsRequest(request)
             self._want(UnsentRequest(snapshot.nodes[node], "LIST_OFFSETS", request, tag))

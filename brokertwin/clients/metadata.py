@@ -146,8 +146,8 @@ class Metadata:
 
     def time_to_next_update(self, now: int, unit: float = 0.5) -> int:
         """Return the ms until the next request is due; 0 if due now."""
-        wanted = 0 if self.is_update_requested else self._time_to_expire(now)
-        return max(wanted, self.time_to_allow_update(now, unit))
+        wait_ms = 0 if self.is_update_requested else self._time_to_expire(now)
+        return max(wait_ms, self.time_to_allow_update(now, unit))
 
     def _time_to_expire(self, now: int) -> int:
         expires = self.last_successful_refresh_ms + self.settings.metadata_max_age_ms
@@ -230,11 +230,12 @@ class Metadata:
         received = self._snapshot_of(response, version >= RELIABLE_EPOCHS_VERSION, now)
         if sent.is_partial:
             named = {topic.name for topic in response.topics}
-            known = self.snapshot
-            received = known.merged_with(
+            snapshot = self.snapshot
+            received = snapshot.merged_with(
                 received,
                 lambda topic: (
-                    topic not in named and self.retains(topic, topic in known.internal_topics, now)
+                    topic not in named
+                    and self.retains(topic, topic in snapshot.internal_topics, now)
                 ),
             )
         self.snapshot = received
@@ -348,18 +349,18 @@ class Metadata:
 
     def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
         """The known partition, unless its leader epoch is outdated."""
-        known = self.snapshot.partitions.get(partition)
+        info = self.snapshot.partitions.get(partition)
         seen = self.last_seen_leader_epochs.get(partition)
-        if known is None or seen is None or known.leader_epoch == seen:
-            return known
+        if info is None or seen is None or info.leader_epoch == seen:
+            return info
         return None
 
     def current_leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        known = self.partition_if_current(partition)
-        if known is None:
+        info = self.partition_if_current(partition)
+        if info is None:
             epoch = self.last_seen_leader_epochs.get(partition)
             return NO_LEADER if epoch is None else LeaderAndEpoch(None, epoch)
-        return LeaderAndEpoch(self.snapshot.leader(partition), known.leader_epoch)
+        return LeaderAndEpoch(self.snapshot.leader(partition), info.leader_epoch)
 
     def update_partition_leadership(
         self, leaders: Mapping[TopicPartition, tuple[int, int]], nodes: Iterable[Node]
@@ -372,12 +373,12 @@ class Metadata:
         known_nodes = self.snapshot.nodes | {node.id: node for node in nodes}
         moved = {}
         for partition, (leader_id, epoch) in leaders.items():
-            known = self.snapshot.partitions.get(partition)
+            info = self.snapshot.partitions.get(partition)
             current = self.current_leader(partition).epoch
             is_news = epoch >= 0 and (current is None or epoch > current)
-            if known is not None and is_news and leader_id in known_nodes:
+            if info is not None and is_news and leader_id in known_nodes:
                 moved[partition] = msgspec.structs.replace(
-                    known, leader_id=leader_id, leader_epoch=epoch
+                    info, leader_id=leader_id, leader_epoch=epoch
                 )
                 self.last_seen_leader_epochs[partition] = epoch
         if moved:
@@ -457,8 +458,8 @@ class ProducerMetadata(Metadata):
         return self._request(self.new_topics)
 
     def _request(self, topics: Iterable[str]) -> MetadataRequest:
-        wanted = [MetadataRequestTopic(name=topic) for topic in topics]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
+        request_topics = [MetadataRequestTopic(name=topic) for topic in topics]
+        return MetadataRequest(topics=request_topics, allow_auto_topic_creation=self.may_create)
 
 
 def _partition(topic: str, received: MetadataResponsePartition) -> PartitionInfo:

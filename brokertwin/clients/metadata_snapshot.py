@@ -60,23 +60,23 @@ class MetadataSnapshot:
         """The partitions that each node leads, by topic and number."""
         found: dict[int, list[PartitionInfo]] = {node: [] for node in self.nodes}
         for partition in sorted(self.partitions):
-            known = self.partitions[partition]
-            if known.leader_id in found:
-                found[known.leader_id].append(known)
+            info = self.partitions[partition]
+            if info.leader_id in found:
+                found[info.leader_id].append(info)
         return found
 
     def available_partitions(self, topic: str) -> list[PartitionInfo]:
-        return [known for known in self.by_topic.get(topic, []) if known.leader_id in self.nodes]
+        return [info for info in self.by_topic.get(topic, []) if info.leader_id in self.nodes]
 
     def partition_count(self, topic: str) -> int | None:
         """The number of partitions; None if the topic is unknown."""
         return len(self.by_topic[topic]) if topic in self.by_topic else None
 
     def leader(self, partition: TopicPartition) -> Node | None:
-        known = self.partitions.get(partition)
-        if known is None or known.leader_id is None:
+        info = self.partitions.get(partition)
+        if info is None or info.leader_id is None:
             return None
-        return self.nodes.get(known.leader_id)
+        return self.nodes.get(info.leader_id)
 
     def with_leaders(
         self, moved: dict[TopicPartition, PartitionInfo], nodes: dict[int, Node]
@@ -90,7 +90,7 @@ class MetadataSnapshot:
 
         A topic in `newer` without an id there loses its id.
         """
-        kept = {tp: known for tp, known in self.partitions.items() if keeps(tp.topic)}
+        kept = {tp: info for tp, info in self.partitions.items() if keeps(tp.topic)}
         named = {partition.topic for partition in newer.partitions}
         ids = {
             topic: topic_id
@@ -110,9 +110,9 @@ class MetadataSnapshot:
 
 
 def _merged(
-    known: Iterable[str], newer: frozenset[str], keeps: Callable[[str], bool]
+    topic_names: Iterable[str], newer: frozenset[str], keeps: Callable[[str], bool]
 ) -> frozenset[str]:
-    return newer | {topic for topic in known if keeps(topic)}
+    return newer | {topic for topic in topic_names if keeps(topic)}
 
 
 def bootstrap_snapshot(addresses: Iterable[tuple[str, int]]) -> MetadataSnapshot:

@@ -62,7 +62,7 @@ class Partitioner:
             return None
         if key is not None and not self._config.partitioner_ignore_keys:
             return partition_of(key, count)
-        led = [known.partition.partition for known in snapshot.available_partitions(topic)]
+        led = [info.partition.partition for info in snapshot.available_partitions(topic)]
         able = led or list(range(count))
         if self._era is not None:
             in_order = [at.partition for at in snapshot.partitions if at.topic == topic]
@@ -92,14 +92,14 @@ class Partitioner:
         enough = self._config.batch_size if is_full else 2 * self._config.batch_size
         if sticky.produced_bytes >= enough:
             led = snapshot.available_partitions(partition.topic)
-            able = [known.partition.partition for known in led] or [partition.partition]
+            able = [info.partition.partition for info in led] or [partition.partition]
             self._sticky[partition.topic] = _Sticky(self._drawn(partition.topic, able, snapshot))
 
     def _drawn(self, topic: str, able: Sequence[int], snapshot: MetadataSnapshot) -> int:
         quick: list[int] = []
         if self._config.partitioner_adaptive_partitioning_enable:
             leaders = {at: snapshot.partitions.get(TopicPartition(topic, at)) for at in able}
-            quick = [at for at, known in leaders.items() if not self._is_slow(_leader(known))]
+            quick = [at for at, info in leaders.items() if not self._is_slow(_leader(info))]
         lengths = [self._queued(TopicPartition(topic, each)) for each in quick] or [0] * len(able)
         able = quick or able
         longest = max(lengths)
@@ -108,5 +108,5 @@ class Partitioner:
         return next(each for each, upper in zip(able, sums, strict=True) if drawn < upper)
 
 
-def _leader(known: PartitionInfo | None) -> int | None:
-    return None if known is None else known.leader_id
+def _leader(info: PartitionInfo | None) -> int | None:
+    return None if info is None else info.leader_id

@@ -99,8 +99,8 @@ class PositionValidator:
             self.waiting[partition] = UnvalidatedPosition(position, epoch, leader)
 
     def _forget(self, partition: TopicPartition) -> None:
-        for known in (self._leaders, self.waiting, self._in_flight, self._retried_after):
-            known.pop(partition, None)
+        for table in (self._leaders, self.waiting, self._in_flight, self._retried_after):
+            table.pop(partition, None)
 
     def requests(self) -> list[ValidationRequest]:
         by_node: dict[Node, dict[TopicPartition, UnvalidatedPosition]] = {}

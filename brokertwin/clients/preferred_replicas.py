@@ -41,8 +41,8 @@ class PreferredReplicas:
         self, partition: TopicPartition, replica: int, snapshot: MetadataSnapshot
     ) -> bool:
         """Whether the replica is online; if not, falls back to the leader."""
-        known = snapshot.partitions[partition]
-        is_offline = replica not in snapshot.nodes or replica in known.offline_ids
+        info = snapshot.partitions[partition]
+        is_offline = replica not in snapshot.nodes or replica in info.offline_ids
         if is_offline:
             self.forget(partition)
         return not is_offline

@@ -103,8 +103,8 @@ class ProducerClient(ClientLoop):
             request_timeout_ms=config.request_timeout_ms,
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
-        known = ProducerMetadata(metadata, may_create=may_create_topics)
-        super().__init__(known, draw, settings)
+        producer_metadata = ProducerMetadata(metadata, may_create=may_create_topics)
+        super().__init__(producer_metadata, draw, settings)
         self.producer = ProducerMachine(config, draw, _Nodes(self))
         self.partitioner = Partitioner(
             self.producer.config,

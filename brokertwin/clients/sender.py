@@ -376,11 +376,11 @@ class Sender:
 
     def _move_leader(self, partition: TopicPartition, leader: LeaderIdAndEpoch) -> None:
         """Apply the leader that a response names, if it is newer."""
-        known = self._cluster.partitions.get(partition)
-        if known is None or leader.leader_epoch <= (known.leader_epoch or 0):
+        info = self._cluster.partitions.get(partition)
+        if info is None or leader.leader_epoch <= (info.leader_epoch or 0):
             return
         moved = msgspec.structs.replace(
-            known, leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+            info, leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
         )
         self._cluster = self._cluster.with_leaders({partition: moved}, self._cluster.nodes)
 

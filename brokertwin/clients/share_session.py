@@ -73,13 +73,13 @@ class ShareSessionHandler:
         return AcknowledgeType.RENEW in kinds
 
     def fetch(
-        self, wanted: Iterable[TopicPartitionId]
+        self, partitions: Iterable[TopicPartitionId]
     ) -> tuple[list[ShareFetchTopic], list[ShareFetchRequestForgottenTopic]]:
         """Return the topics of a ShareFetch, and those to forget.
 
         Includes acknowledgements, except in the request that opens the session.
         """
-        places = dict.fromkeys(wanted)
+        places = dict.fromkeys(partitions)
         new = [place for place in places if place not in self.places]
         removed = [place for place in self.places if place not in places]
         self.places = places

@@ -126,11 +126,11 @@ def cluster_text(snapshot: MetadataSnapshot) -> str:
         f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'})"
         for node in snapshot.nodes.values()
     )
-    known = snapshot.partitions
-    order = hash_map_order(known, lambda at: partition_hash(*at), len(known))
+    infos = snapshot.partitions
+    order = hash_map_order(infos, lambda at: partition_hash(*at), len(infos))
     partitions = ", ".join(
-        f"Partition(topic={at.topic},partition={at.partition},leader={_text(known[at].leader_id)},"
-        f"replicas={_ids(known[at].replica_ids)},isr={_ids(known[at].isr_ids)}"
+        f"Partition(topic={at.topic},partition={at.partition},leader={_text(infos[at].leader_id)},"
+        f"replicas={_ids(infos[at].replica_ids)},isr={_ids(infos[at].isr_ids)}"
         for at in order
     )
     return f"Cluster(nodes = [{nodes}], partitions = [{partitions}])"
@@ -202,8 +202,8 @@ class TracedProducerClient(ProducerClient):
             self._write(f"TRACE Waking up the sender, {name} is full or a new batch")
 
     def _batch_of(self, topic: str, record_id: int) -> ProducerBatch | None:
-        for known in self.metadata.snapshot.by_topic.get(topic, ()):
-            for batch in self.producer.accumulator.queued(known.partition)[-1:]:
+        for info in self.metadata.snapshot.by_topic.get(topic, ()):
+            for batch in self.producer.accumulator.queued(info.partition)[-1:]:
                 if batch.records[-1].id == record_id:
                     return batch
         return None
@@ -238,11 +238,11 @@ class TracedProducerClient(ProducerClient):
 
     def _show_sequence(self, batch: ProducerBatch) -> None:
         """Write the id and sequence of a batch (seed 002)."""
-        known = batch.id_and_epoch
+        id_and_epoch = batch.id_and_epoch
         self._write(
-            f"DEBUG Assigned producerId {known.producer_id} and producerEpoch {known.epoch} to"
-            f" batch with base sequence {batch.base_sequence} being sent to partition"
-            f" {_name(batch)}"
+            f"DEBUG Assigned producerId {id_and_epoch.producer_id} and producerEpoch"
+            f" {id_and_epoch.epoch} to batch with base sequence {batch.base_sequence} being sent to"
+            f" partition {_name(batch)}"
         )
         self._show_in_flight(batch.topic_partition)
 

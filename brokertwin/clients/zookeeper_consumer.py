@@ -165,19 +165,19 @@ class ZookeeperConsumer:
             yield CreateNode(f"{self._root}/ids/{self.name}", registration)
             self._is_registered = True
         names = yield Children(f"{self._root}/ids")
-        wanted: dict[str, list[ConsumerThread]] = {}
+        consumer_threads: dict[str, list[ConsumerThread]] = {}
         for name in names if isinstance(names, list) else []:
             data = yield ReadNode(f"{self._root}/ids/{name}")
             for part in str(data or "").split(","):
                 topic, _, count = part.partition("=")
                 threads = [ConsumerThread(name, number) for number in range(int(count or 0))]
-                wanted.setdefault(topic, []).extend(threads)
+                consumer_threads.setdefault(topic, []).extend(threads)
         mine: dict[TopicPartition, ConsumerThread] = {}
         for topic in self._topics:
             count_text = yield ReadNode(f"/brokers/topics/{topic}")
             count_of = int(count_text) if isinstance(count_text, str) else 0
             for thread, numbers in ranges(
-                wanted.get(topic, []) or [ConsumerThread("", 0)], count_of
+                consumer_threads.get(topic, []) or [ConsumerThread("", 0)], count_of
             ).items():
                 if thread.consumer == self.name:
                     mine |= {TopicPartition(topic, number): thread for number in numbers}

@@ -378,9 +378,9 @@ def _put_settings(pending: PendingResponse) -> None:
         name = result.resource_name
         is_broker = result.resource_type == BROKER_RESOURCE and name.isdecimal()
         broker = int(name) if is_broker else -1
-        known = _placed(pending, broker) if broker in pending.addresses else {}
+        addresses = _placed(pending, broker) if broker in pending.addresses else {}
         for config in result.configs:
-            value = known.get(config.name)
+            value = addresses.get(config.name)
             if value is None or config.config_source != DEFAULT_CONFIG:
                 continue
             config.value, config.config_source = value, STATIC_BROKER_CONFIG

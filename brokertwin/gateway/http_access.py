@@ -98,10 +98,10 @@ class HttpAccess(NamedTuple):
             )
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             return HTTPStatus.FORBIDDEN, f"Requests from {origin!r} are not allowed.", ""
-        given = environ.get("HTTP_AUTHORIZATION", "")
+        header = environ.get("HTTP_AUTHORIZATION", "")
         if self.token is not None and environ["PATH_INFO"] not in HEALTH:
-            wanted = f"Bearer {self.token}"
-            if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted.encode()):
+            bearer = f"Bearer {self.token}"
+            if not hmac.compare_digest(header.encode("latin-1", "replace"), bearer.encode()):
                 hint = "Send `Authorization: Bearer TOKEN` with the token of --http-access."
                 return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong.", hint
         length = environ.get("CONTENT_LENGTH") or "0"

@@ -64,35 +64,35 @@ class GatewayLimits(NamedTuple):
     telemetry_bytes: int = 1024 * 1024
 
     @classmethod
-    def of(cls, given: Mapping[str, str], listener: str = "PLAINTEXT") -> "GatewayLimits":
+    def of(cls, texts: Mapping[str, str], listener: str = "PLAINTEXT") -> "GatewayLimits":
         """Create limits from broker settings by Kafka's names.
 
         Args:
-            given: validated texts; only those of the listener's prefix are not validated yet.
+            texts: validated texts; only those of the listener's prefix are not validated yet.
             listener: name of the listener.
 
         Raises:
             UserError: an override has no number or an unknown host, or a setting of the listener is
                 invalid.
         """
-        properties = BrokerProperties(given, listener)
+        properties = BrokerProperties(texts, listener)
         own = {n: field for n, field in _OWN.items() if properties.of_listener(n) is not None}
-        fields = _numbers(given, SETTINGS) | {own[name]: properties.value(name) for name in own}
-        if PER_IP_OVERRIDES in given:
-            fields["per_ip_overrides"] = _overrides(given[PER_IP_OVERRIDES])
-        size_ms = int(given.get("quota.window.size.seconds", "1")) * 1000
+        fields = _numbers(texts, SETTINGS) | {own[name]: properties.value(name) for name in own}
+        if PER_IP_OVERRIDES in texts:
+            fields["per_ip_overrides"] = _overrides(texts[PER_IP_OVERRIDES])
+        size_ms = int(texts.get("quota.window.size.seconds", "1")) * 1000
         return cls(
-            **fields, windows=QuotaWindows(int(given.get("quota.window.num", "11")), size_ms)
+            **fields, windows=QuotaWindows(int(texts.get("quota.window.num", "11")), size_ms)
         )
 
-    def changed(self, given: Mapping[str, str], listener: str) -> "GatewayLimits":
+    def changed(self, texts: Mapping[str, str], listener: str) -> "GatewayLimits":
         """Return the limits with settings altered at runtime; unknown hosts are allowed."""
         prefix = prefix_of(listener)
         own = {field: f"{prefix}{name}" for name, field in _OWN.items()}
-        fields = _numbers(given, DYNAMIC)
-        fields |= {field: int(given[name]) for field, name in own.items() if name in given}
-        if PER_IP_OVERRIDES in given:
-            fields["per_ip_overrides"] = _known_overrides(given[PER_IP_OVERRIDES])
+        fields = _numbers(texts, DYNAMIC)
+        fields |= {field: int(texts[name]) for field, name in own.items() if name in texts}
+        if PER_IP_OVERRIDES in texts:
+            fields["per_ip_overrides"] = _known_overrides(texts[PER_IP_OVERRIDES])
         return self._replace(**fields)
 
     @property
@@ -107,9 +107,9 @@ class GatewayLimits(NamedTuple):
         return self.per_ip_overrides.get(host, self.connections_per_ip)
 
 
-def _numbers(given: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
-    numbers = [name for name in names if name != PER_IP_OVERRIDES and name in given]
-    return {SETTINGS[name]: int(given[name]) for name in numbers}
+def _numbers(texts: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
+    numbers = [name for name in names if name != PER_IP_OVERRIDES and name in texts]
+    return {SETTINGS[name]: int(texts[name]) for name in numbers}
 
 
 @lru_cache(maxsize=16)

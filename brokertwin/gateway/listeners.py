@@ -149,20 +149,20 @@ class AddedListeners:
                     if each == broker and name not in wanted:
                         self._shut(broker, name)
                 for name, one in wanted.items():
-                    known = self._added.get((broker, name))
-                    if known is None or (known.server is None and known.wanted != one):
+                    listener = self._added.get((broker, name))
+                    if listener is None or (listener.server is None and listener.wanted != one):
                         await self._add(broker, one)
 
     def _wanted(self, broker: int) -> dict[str, _Wanted]:
         now = self._engine.known(broker)
         settings, changed = now.of(broker), now.changed(broker)
         passwords = self._passwords.of(broker)
-        known = {name: text for name, text in changed.items() if not is_secret(name)}
-        known |= {name: text for name, text in passwords.items() if name in changed}
+        texts = {name: text for name, text in changed.items() if not is_secret(name)}
+        texts |= {name: text for name, text in passwords.items() if name in changed}
         wanted = {}
         for place in listeners.opened(settings):
             prefix, protocol = prefix_of(place.name), listeners.protocols_of(settings)[place.name]
-            own = {name: text for name, text in known.items() if name.startswith(prefix)}
+            own = {name: text for name, text in texts.items() if name.startswith(prefix)}
             wanted[place.name] = _Wanted(place, protocol, own)
         return wanted
 

@@ -83,8 +83,8 @@ class Gateway:
         )
         self._tokens = Tokens(engine, self._security.token_key)
         sasl = self._security.sasl
-        known = sasl.credentials if sasl is not None else None
-        self._users: Users = known or KeptUsers(engine.users_file)
+        credentials = sasl.credentials if sasl is not None else None
+        self._users: Users = credentials or KeptUsers(engine.users_file)
         self.features = Features(engine, release)
         self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
         self._connections: dict[BrokerConnection, str] = {}

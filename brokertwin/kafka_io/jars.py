@@ -96,7 +96,7 @@ def spark_version() -> str:
 
 
 def fetch(
-    wanted: JarSet,
+    jar_set: JarSet,
     home: Path,
     ivy_settings: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -105,7 +105,7 @@ def fetch(
     """Return the jars of a set; download them if they are missing.
 
     Args:
-        wanted: the set.
+        jar_set: the set.
         home: the directory of `Settings.home`; the jars are in `jars/` below it.
         ivy_settings: an Ivy settings file, for a mirror; default: Maven Central.
         say: called before a download, and for each downloaded jar.
@@ -118,22 +118,22 @@ def fetch(
         UserError: no Java, or the download failed.
         ModuleNotFoundError: the jars are missing, and so is PySpark with its Ivy.
     """
-    target = home / "jars" / wanted.directory
-    if not _complete(target, wanted):
+    target = home / "jars" / jar_set.directory
+    if not _complete(target, jar_set):
         target.parent.mkdir(parents=True, exist_ok=True)
-        say(f"downloading {wanted.module} {wanted.revision}")
+        say(f"downloading {jar_set.module} {jar_set.revision}")
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
-            jars = _retrieve(wanted, Path(scratch), ivy_settings, _Watch(say, seen))
-            if target.is_dir() and not _complete(target, wanted):
+            jars = _retrieve(jar_set, Path(scratch), ivy_settings, _Watch(say, seen))
+            if target.is_dir() and not _complete(target, jar_set):
                 target.rename(Path(scratch) / "outdated")
             _move(jars, target)
     return sorted(target.glob("*.jar"))
 
 
-def _complete(target: Path, wanted: JarSet) -> bool:
+def _complete(target: Path, jar_set: JarSet) -> bool:
     """True if the directory was fetched completely for these modules."""
     descriptor = target / DESCRIPTOR
-    return descriptor.is_file() and descriptor.read_text(encoding="utf-8") == _descriptor(wanted)
+    return descriptor.is_file() and descriptor.read_text(encoding="utf-8") == _descriptor(jar_set)
 
 
 def _move(jars: Path, target: Path) -> None:
@@ -168,12 +168,12 @@ class _Watch:
         self._seen(self._jars, len(self._modules))
 
 
-def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _Watch) -> Path:
+def _retrieve(jar_set: JarSet, scratch: Path, ivy_settings: Path | None, watch: _Watch) -> Path:
     """Run Ivy in a scratch directory; return the directory with the jars."""
     jars = scratch / "jars"
     jars.mkdir()
     descriptor = jars / DESCRIPTOR
-    descriptor.write_text(_descriptor(wanted), encoding="utf-8")
+    descriptor.write_text(_descriptor(jar_set), encoding="utf-8")
     shipped = pyspark_jars()
     ivy = next(iter(sorted(shipped.glob("ivy-*.jar"))))
     command = [java_executable(), "-jar", str(ivy), "-cache", str(scratch / "cache")]
@@ -189,24 +189,24 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _
     if ivy_process.returncode != 0 or not any(jars.glob("*.jar")):
         tail = "\n".join([line for line in watch.lines if line.strip(":")][-TAIL_LINES:])
         raise UserError(
-            f"Could not download the jars of {wanted.module} {wanted.revision}.",
+            f"Could not download the jars of {jar_set.module} {jar_set.revision}.",
             f"Check the network, or set ivy_settings to a mirror. Ivy's output ends with:\n{tail}",
         )
-    if wanted.for_spark:
+    if jar_set.for_spark:
         _drop_shipped(jars, shipped)
     return jars
 
 
-def _descriptor(wanted: JarSet) -> str:
+def _descriptor(jar_set: JarSet) -> str:
     """Return an Ivy module with the dependencies, without Hadoop, which PySpark has."""
-    exclude = '<exclude org="org.apache.hadoop"/>' if wanted.for_spark else ""
-    modules = ((wanted.organisation, wanted.module, wanted.revision), *wanted.also)
-    alone = ' transitive="false"' if wanted.is_alone else ""
+    exclude = '<exclude org="org.apache.hadoop"/>' if jar_set.for_spark else ""
+    modules = ((jar_set.organisation, jar_set.module, jar_set.revision), *jar_set.also)
+    alone = ' transitive="false"' if jar_set.is_alone else ""
     dependencies = "".join(
         f'<dependency org="{organisation}" name="{module}" rev="{revision}"{is_alone} '
         f'conf="default->default">{"" if is_alone else exclude}</dependency>'
         for (organisation, module, revision), is_alone in zip(
-            modules, (alone, *[""] * len(wanted.also)), strict=True
+            modules, (alone, *[""] * len(jar_set.also)), strict=True
         )
     )
     return (

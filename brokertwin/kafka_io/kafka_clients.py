@@ -138,12 +138,12 @@ class ClientProperties:
 
     def warnings(self) -> list[str]:
         """Return a sentence for each client that does not support all properties."""
-        given = _connection(self.values)
-        left = sorted(self.values.keys() - given.keys())
+        connection = _connection(self.values)
+        left = sorted(self.values.keys() - connection.keys())
         sentences = [f"not about the connection, left out: {', '.join(left)}"] if left else []
         for client, mapped in (
-            ("confluent-kafka", _confluent(given)),
-            ("kafka-python", _kafka_python(given)),
+            ("confluent-kafka", _confluent(connection)),
+            ("kafka-python", _kafka_python(connection)),
         ):
             if mapped.missing:
                 names = ", ".join(sorted(mapped.missing))
@@ -314,55 +314,55 @@ def _advice(missing: set[str]) -> str:
     return "; convert Java key stores to PEM (ssl.…store.type=PEM)" if stores else ""
 
 
-def _is_pem(given: Mapping[str, str], store: str) -> bool:
-    return given.get(f"ssl.{store}.type", "JKS").upper() == "PEM"
+def _is_pem(values: Mapping[str, str], store: str) -> bool:
+    return values.get(f"ssl.{store}.type", "JKS").upper() == "PEM"
 
 
-def _confluent(given: Mapping[str, str]) -> _Mapped:
+def _confluent(values: Mapping[str, str]) -> _Mapped:
     mapped = _Mapped(
-        {CONFLUENT_NAMES[name]: value for name, value in given.items() if name in CONFLUENT_NAMES}
+        {CONFLUENT_NAMES[name]: value for name, value in values.items() if name in CONFLUENT_NAMES}
     )
     used = set(CONFLUENT_NAMES) | NEEDED_BY_JAVA_ONLY
-    if "ssl.endpoint.identification.algorithm" in given:
-        algorithm = given["ssl.endpoint.identification.algorithm"].lower()
+    if "ssl.endpoint.identification.algorithm" in values:
+        algorithm = values["ssl.endpoint.identification.algorithm"].lower()
         mapped.out["ssl.endpoint.identification.algorithm"] = algorithm or "none"
         used.add("ssl.endpoint.identification.algorithm")
-    used |= _confluent_stores(given, mapped.out) | _confluent_login(given, mapped.out)
-    mapped.missing = given.keys() - used
+    used |= _confluent_stores(values, mapped.out) | _confluent_login(values, mapped.out)
+    mapped.missing = values.keys() - used
     return mapped
 
 
-def _confluent_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
+def _confluent_stores(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert trust and key store; return the supported properties."""
     used = set()
-    if _is_pem(given, "truststore"):
-        if "ssl.truststore.location" in given:
-            out["ssl.ca.location"] = given["ssl.truststore.location"]
-        if "ssl.truststore.certificates" in given:
-            out["ssl.ca.pem"] = pem(given["ssl.truststore.certificates"])
+    if _is_pem(values, "truststore"):
+        if "ssl.truststore.location" in values:
+            out["ssl.ca.location"] = values["ssl.truststore.location"]
+        if "ssl.truststore.certificates" in values:
+            out["ssl.ca.pem"] = pem(values["ssl.truststore.certificates"])
         used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
-    if _is_pem(given, "keystore"):
-        if "ssl.keystore.location" in given:
-            out["ssl.certificate.location"] = given["ssl.keystore.location"]
-            out["ssl.key.location"] = given["ssl.keystore.location"]
-        if "ssl.keystore.certificate.chain" in given:
-            out["ssl.certificate.pem"] = pem(given["ssl.keystore.certificate.chain"])
-        if "ssl.keystore.key" in given:
-            out["ssl.key.pem"] = pem(given["ssl.keystore.key"])
+    if _is_pem(values, "keystore"):
+        if "ssl.keystore.location" in values:
+            out["ssl.certificate.location"] = values["ssl.keystore.location"]
+            out["ssl.key.location"] = values["ssl.keystore.location"]
+        if "ssl.keystore.certificate.chain" in values:
+            out["ssl.certificate.pem"] = pem(values["ssl.keystore.certificate.chain"])
+        if "ssl.keystore.key" in values:
+            out["ssl.key.pem"] = pem(values["ssl.keystore.key"])
         used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-    elif given.get("ssl.keystore.type", "").upper() == "PKCS12":
+    elif values.get("ssl.keystore.type", "").upper() == "PKCS12":
         used |= {"ssl.keystore.location", "ssl.keystore.password"}
-        out.update({name: given[name] for name in used & given.keys() if "keystore" in name})
+        out.update({name: values[name] for name in used & values.keys() if "keystore" in name})
     return used
 
 
-def _confluent_login(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
+def _confluent_login(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert the login; return the supported properties."""
-    mechanism = tokens.mechanism_of(given)
-    login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
+    mechanism = tokens.mechanism_of(values)
+    login = parse_jaas(values["sasl.jaas.config"]) if "sasl.jaas.config" in values else {}
     if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM) and not login.get("clientId"):
         names = {}
-        token = tokens.source_of(given, login)
+        token = tokens.source_of(values, login)
         out["sasl.mechanisms"] = tokens.OAUTHBEARER
         out["oauth_cb"] = lambda _: (found := token(), tokens.expires_at(found))
     elif mechanism == tokens.OAUTHBEARER:
@@ -370,7 +370,9 @@ def _confluent_login(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
             "sasl.oauthbearer.client.id": login.get("clientId"),
             "sasl.oauthbearer.client.secret": login.get("clientSecret"),
             "sasl.oauthbearer.scope": login.get("scope"),
-            "sasl.oauthbearer.token.endpoint.url": given.get("sasl.oauthbearer.token.endpoint.url"),
+            "sasl.oauthbearer.token.endpoint.url": values.get(
+                "sasl.oauthbearer.token.endpoint.url"
+            ),
         }
         out["sasl.oauthbearer.method"] = "oidc"
     elif mechanism == "GSSAPI":
@@ -384,30 +386,30 @@ def _confluent_login(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     return {"sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url"}
 
 
-def _kafka_python(given: Mapping[str, str]) -> _Mapped:
-    texts = {KAFKA_PYTHON_TEXTS[n]: v for n, v in given.items() if n in KAFKA_PYTHON_TEXTS}
+def _kafka_python(values: Mapping[str, str]) -> _Mapped:
+    texts = {KAFKA_PYTHON_TEXTS[n]: v for n, v in values.items() if n in KAFKA_PYTHON_TEXTS}
     numbers = {
         KAFKA_PYTHON_NUMBERS[n]: _number(n, v)
-        for n, v in given.items()
+        for n, v in values.items()
         if n in KAFKA_PYTHON_NUMBERS
     }
     mapped = _Mapped({**texts, **numbers})
     used = {*KAFKA_PYTHON_TEXTS, *KAFKA_PYTHON_NUMBERS, *NEEDED_BY_JAVA_ONLY}
-    if given.get("ssl.endpoint.identification.algorithm") == "":
+    if values.get("ssl.endpoint.identification.algorithm") == "":
         mapped.out["ssl_check_hostname"] = False
     used.add("ssl.endpoint.identification.algorithm")
-    used |= _kafka_python_stores(given, mapped.out)
-    login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
-    mechanism = tokens.mechanism_of(given)
+    used |= _kafka_python_stores(values, mapped.out)
+    login = parse_jaas(values["sasl.jaas.config"]) if "sasl.jaas.config" in values else {}
+    mechanism = tokens.mechanism_of(values)
     if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM):
         mapped.out["sasl_mechanism"] = tokens.OAUTHBEARER
-        mapped.out["sasl_oauth_token_provider"] = _token_provider(tokens.source_of(given, login))
+        mapped.out["sasl_oauth_token_provider"] = _token_provider(tokens.source_of(values, login))
         used |= {"sasl.jaas.config", tokens.ENDPOINT}
     elif mechanism in PASSWORD_MECHANISMS:
         mapped.out["sasl_plain_username"] = login.get("username")
         mapped.out["sasl_plain_password"] = login.get("password")
         used.add("sasl.jaas.config")
-    mapped.missing = given.keys() - used
+    mapped.missing = values.keys() - used
     return mapped
 
 
@@ -428,40 +430,40 @@ def _number(name: str, value: str) -> int:
         raise UserError(f"Invalid value of {name}: {value!r} is not a number.") from None
 
 
-def _kafka_python_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
+def _kafka_python_stores(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert trust and key store; return the supported properties."""
     used = set()
-    if _is_pem(given, "truststore"):
+    if _is_pem(values, "truststore"):
         used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
-        if "ssl.truststore.location" in given:
-            out["ssl_cafile"] = given["ssl.truststore.location"]
-    if _is_pem(given, "keystore"):
+        if "ssl.truststore.location" in values:
+            out["ssl_cafile"] = values["ssl.truststore.location"]
+    if _is_pem(values, "keystore"):
         used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-        if "ssl.keystore.location" in given:
-            out["ssl_certfile"] = out["ssl_keyfile"] = given["ssl.keystore.location"]
+        if "ssl.keystore.location" in values:
+            out["ssl_certfile"] = out["ssl_keyfile"] = values["ssl.keystore.location"]
     inline = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
-    if inline & used & given.keys():
-        out["ssl_context"] = _ssl_context(given)
+    if inline & used & values.keys():
+        out["ssl_context"] = _ssl_context(values)
     return used
 
 
-def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+def _ssl_context(values: Mapping[str, str]) -> ssl.SSLContext:
     """Create a TLS context from certificates in the properties."""
-    certificates = given.get("ssl.truststore.certificates")
+    certificates = values.get("ssl.truststore.certificates")
     context = ssl.create_default_context(
-        cafile=given.get("ssl.truststore.location"),
+        cafile=values.get("ssl.truststore.location"),
         cadata=pem(certificates) if certificates else None,
     )
-    if given.get("ssl.endpoint.identification.algorithm") == "":
+    if values.get("ssl.endpoint.identification.algorithm") == "":
         context.check_hostname = False
-    password = given.get("ssl.key.password")
-    if "ssl.keystore.certificate.chain" in given:
+    password = values.get("ssl.key.password")
+    if "ssl.keystore.certificate.chain" in values:
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "client.pem"
             file.touch(mode=0o600)
-            chain = pem(given["ssl.keystore.certificate.chain"])
-            file.write_text(chain + pem(given.get("ssl.keystore.key", "")), encoding="ascii")
+            chain = pem(values["ssl.keystore.certificate.chain"])
+            file.write_text(chain + pem(values.get("ssl.keystore.key", "")), encoding="ascii")
             context.load_cert_chain(file, password=password)
-    elif "ssl.keystore.location" in given:
-        context.load_cert_chain(given["ssl.keystore.location"], password=password)
+    elif "ssl.keystore.location" in values:
+        context.load_cert_chain(values["ssl.keystore.location"], password=password)
     return context

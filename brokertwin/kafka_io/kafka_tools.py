@@ -53,12 +53,12 @@ def class_of(name: str) -> str:
         UserError: unknown tool.
     """
     plain = name.removesuffix(".sh")
-    known = CLASSES.get(plain) or CLASSES.get(f"kafka-{plain}")
-    if known is None:
+    class_name = CLASSES.get(plain) or CLASSES.get(f"kafka-{plain}")
+    if class_name is None:
         near = difflib.get_close_matches(plain, CLASSES, 1)
         hint = f"Did you mean {near[0]}?" if near else "Without a name all are listed."
         raise UserError(f"Kafka has no tool {name}.", hint)
-    return known if known.startswith("kafka.") else f"{PACKAGE}.{known}"
+    return class_name if class_name.startswith("kafka.") else f"{PACKAGE}.{class_name}"
 
 
 def run(
@@ -80,12 +80,12 @@ def run(
     Raises:
         UserError: unknown tool, no Java, or the jars cannot be downloaded.
     """
-    wanted = class_of(name)
+    class_name = class_of(name)
     sets = [jars.tools_jars()]
-    sets += [jars.kafka_jars()] if wanted.startswith("kafka.") else []
+    sets += [jars.kafka_jars()] if class_name.startswith("kafka.") else []
     found = [jar for each in sets for jar in jars.fetch(each, jars_home, ivy_settings, say)]
     path = ":".join(map(str, found))
-    command = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, wanted]
+    command = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, class_name]
     with subprocess.Popen([*command, *words]) as tool:
         try:
             return tool.wait()

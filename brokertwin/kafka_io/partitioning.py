@@ -52,8 +52,8 @@ def group_keys(
         a unique key >= 0 for each cell; those of `fixed` are unchanged.
     """
     names = list(dict.fromkeys([*fixed, *cells]))
-    known = [loads[name] for name in names if name in loads]
-    mean = sum(known) // len(known) if known else 1
+    key_loads = [loads[name] for name in names if name in loads]
+    mean = sum(key_loads) // len(key_loads) if key_loads else 1
     tasks = [(0, 0)] * shuffle_partitions
     keys = _Keys(shuffle_partitions, set(fixed.values()))
     found = dict(fixed)

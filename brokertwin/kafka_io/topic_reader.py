@@ -115,8 +115,8 @@ def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int
 
 
 def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> dict[int, int]:
-    wanted = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
-    offsets = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
+    lookups = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
+    offsets = reader.offsets_for_times(lookups, KAFKA_TIMEOUT_S)
     return {each.partition: each.offset for each in offsets if each.offset >= 0}
 
 

@@ -150,9 +150,9 @@ def check(client: ClientProperties, settings: Settings) -> str | None:
         UserError: as `prepare`.
     """
     admin = admin_client(client)
-    wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
+    topic_specs = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
     there = existing(admin, client)
-    _check(admin, {name: spec for name, spec in wanted.items() if name in there}, there)
+    _check(admin, {name: spec for name, spec in topic_specs.items() if name in there}, there)
     requests = full_name(settings.prefix, REQUESTS)
     return topic_id(admin, requests) if requests in there else None
 
@@ -169,17 +169,19 @@ def prepare(
         UserError: Kafka cannot be reached, or a topic has unsuitable settings.
     """
     admin = admin_client(client)
-    wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
+    topic_specs = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
     there = existing(admin, client)
-    if create_missing(admin, wanted, there, say):
+    if create_missing(admin, topic_specs, there, say):
         there = existing(admin, client)  # a new topic may have been missing from the list
-    _check(admin, wanted, there)
+    _check(admin, topic_specs, there)
     return topic_id(admin, full_name(settings.prefix, REQUESTS))
 
 
-def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[str, int]) -> None:
+def _check(
+    admin: AdminClient, topic_specs: Mapping[str, TopicSpec], there: Mapping[str, int]
+) -> None:
     """Reject unsuitable topics. Raises UserError."""
-    for name, spec in wanted.items():
+    for name, spec in topic_specs.items():
         found = there.get(name, spec.partitions)
         if spec.partitions_fixed and found != spec.partitions:
             raise UserError(
@@ -187,7 +189,7 @@ def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[s
                 f" {spec.partitions}.",
                 f"Set {spec.name}_partitions = {found}, or choose another --prefix.",
             )
-    _check_settings(admin, wanted)
+    _check_settings(admin, topic_specs)
 
 
 def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
@@ -224,7 +226,7 @@ def topic_id(admin: AdminClient, name: str) -> str:
 
 def create_missing(
     admin: AdminClient,
-    wanted: Mapping[str, TopicSpec],
+    topic_specs: Mapping[str, TopicSpec],
     there: Collection[str],
     say: Callable[[str], None],
 ) -> bool:
@@ -233,7 +235,7 @@ def create_missing(
     Raises:
         UserError: as `create`.
     """
-    missing = {name: spec for name, spec in wanted.items() if name not in there}
+    missing = {name: spec for name, spec in topic_specs.items() if name not in there}
     create(admin, missing)
     for name in missing:
         topic_id(admin, name)

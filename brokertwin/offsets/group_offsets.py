@@ -226,23 +226,23 @@ def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple
         raise _refused(client, error) from None
 
 
-def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
+def at_timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[Place, int]:
     """Return the first offset at or after a time for each partition, or its end offset.
 
     Args:
         client: connection properties.
-        wanted: topic and partition to ms since 1970.
+        times: topic and partition to ms since 1970.
     """
     admin = admin_client(client)
     try:
-        at = _listed(admin, {p: OffsetSpec.for_timestamp(at) for p, at in wanted.items()})
+        at = _listed(admin, {p: OffsetSpec.for_timestamp(at) for p, at in times.items()})
         without = {place: LATEST for place, offset in at.items() if offset < 0}
         return at | _listed(admin, without)
     except KafkaException as error:
         raise _refused(client, error) from None
 
 
-def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
+def timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[Place, int]:
     """Return the timestamp of the first record at or after each offset, in ms since 1970.
 
     Without such a record, it is a millisecond after the newest one. Omits missing or empty
@@ -251,10 +251,10 @@ def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Pl
     check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
-    known: dict[Place, int] = {}
+    offsets: dict[Place, int] = {}
     try:
         with closing(consumer(client)) as reader:
-            for place, offset in wanted.items():
+            for place, offset in times.items():
                 topic, partition = place
                 if partition >= there.get(topic, 0):
                     continue
@@ -266,10 +266,10 @@ def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Pl
                 if found_at is None:
                     newest = _list_offsets(admin, {place: NEWEST})[place].timestamp
                     found_at = newest + 1 if newest >= 0 else None
-                known |= {} if found_at is None else {place: found_at}
+                offsets |= {} if found_at is None else {place: found_at}
     except KafkaException as error:
         raise _refused(client, error) from None
-    return known
+    return offsets
 
 
 def write(
@@ -281,14 +281,16 @@ def write(
         Errors by key; empty if all offsets are as written.
     """
     admin = admin_client(client)
-    given = [
+    partitions = [
         TopicPartition(step.key.topic, step.key.partition, step.wanted)
         for step in steps
         if step.wanted is not None
     ]
     wrong: dict[OffsetKey, str] = {}
     try:
-        futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, given)])
+        futures = admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, partitions)]
+        )
         for partition in _only(futures).topic_partitions:
             if partition.error is not None:
                 key = OffsetKey(group, partition.topic, partition.partition)
@@ -336,14 +338,14 @@ def _logs(admin: AdminClient, places: Collection[Place]) -> dict[Place, tuple[in
     return {place: (starts[place], ends[place]) for place in places}
 
 
-def _listed(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, int]:
-    return {place: listed.offset for place, listed in _list_offsets(admin, wanted).items()}
+def _listed(admin: AdminClient, specs: Mapping[Place, OffsetSpec]) -> dict[Place, int]:
+    return {place: listed.offset for place, listed in _list_offsets(admin, specs).items()}
 
 
-def _list_offsets(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
-    if not wanted:
+def _list_offsets(admin: AdminClient, specs: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
+    if not specs:
         return {}
-    futures = admin.list_offsets({TopicPartition(*place): spec for place, spec in wanted.items()})
+    futures = admin.list_offsets({TopicPartition(*place): spec for place, spec in specs.items()})
     return {
         (partition.topic, partition.partition): future.result(KAFKA_TIMEOUT_S)
         for partition, future in futures.items()
@@ -443,13 +445,13 @@ def delete(
     client: ClientProperties, group: str, places: Iterable[CommittedPosition]
 ) -> dict[CommittedPosition, str]:
     """Delete offsets of a group; return the error of each one that still exists."""
-    wanted = {PythonPartition(each.topic, each.partition): each for each in places}
+    partitions = {PythonPartition(each.topic, each.partition): each for each in places}
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
-            errors = admin.delete_group_offsets(group, list(wanted))
+            errors = admin.delete_group_offsets(group, list(partitions))
     except KafkaPythonError as error:
         raise _not_cleaned(client, error) from None
-    return {wanted[at]: each.__name__ for at, each in errors.items() if each is not NoError}
+    return {partitions[at]: each.__name__ for at, each in errors.items() if each is not NoError}
 
 
 def _committed_at_coordinator(admin: KafkaAdminClient, group: str) -> Any:

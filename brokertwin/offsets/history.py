@@ -156,8 +156,8 @@ class OffsetHistory:
         before = self.offsets.pop(found.key, None)
         if found.value is not None:
             self.offsets[found.key] = found.value
-        known = found.value or before
-        by = self._by(found.key, known.topic_id if known else ZERO_UUID, found.value is None)
+        value = found.value or before
+        by = self._by(found.key, value.topic_id if value else ZERO_UUID, found.value is None)
         return OffsetMove(row, found.key, before, found.value, by)
 
     def _by(self, key: OffsetKey, topic_id: Uuid, is_gone: bool) -> str:

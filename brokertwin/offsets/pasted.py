@@ -396,9 +396,9 @@ def _of_monitors(document: Any) -> Iterator[tuple[OffsetKey, int]]:
         return
     for topic, partitions in topics.items():
         for partition, part in enumerate(partitions):
-            known = [each["offset"] for each in part.get("offsets") or () if each is not None]
-            if known:
-                yield OffsetKey(asked[1], topic, partition), known[-1]
+            offsets = [each["offset"] for each in part.get("offsets") or () if each is not None]
+            if offsets:
+                yield OffsetKey(asked[1], topic, partition), offsets[-1]
 
 
 def _of_tool(value: Any, around: dict[str, Any]) -> Iterator[tuple[OffsetKey, int]]:
@@ -418,15 +418,15 @@ def _of_tool(value: Any, around: dict[str, Any]) -> Iterator[tuple[OffsetKey, in
         named["group"] = named["group"].get("Name")
     if "partitions" in named and "name" in named:
         named["topic"] = named["name"]
-    known = around | {
+    columns = around | {
         name: named[name] for name in ("group", "topic", "partition") if name in named
     }
     offset = str(named.get("offset"))
-    if offset.isdecimal() and isinstance(known.get("group"), str) and "partition" in known:
-        yield OffsetKey(known["group"], known["topic"], int(known["partition"])), int(offset)
+    if offset.isdecimal() and isinstance(columns.get("group"), str) and "partition" in columns:
+        yield OffsetKey(columns["group"], columns["topic"], int(columns["partition"])), int(offset)
     for name, part in named.items():
         if name != "start":  # Burrow: an older offset
-            yield from _of_tool(part, known)
+            yield from _of_tool(part, columns)
 
 
 class _Depth:

@@ -54,22 +54,22 @@ class OffsetStep(NamedTuple):
 
 
 def plan(
-    wanted: Mapping[OffsetKey, tuple[int, int | None]], offsets: ClusterOffsets
+    targets: Mapping[OffsetKey, tuple[int, int | None]], offsets: ClusterOffsets
 ) -> list[OffsetStep]:
     """A step for each offset, in the order of groups, topics and partitions.
 
     Args:
-        wanted: the given offset and its counterpart in the target cluster, by key.
+        targets: the given offset and its counterpart in the target cluster, by key.
         offsets: those of the target cluster.
     """
     steps = []
-    for key in sorted(wanted):
-        given, offset = wanted[key]
+    for key in sorted(targets):
+        target, offset = targets[key]
         log, committed = offsets.logs.get((key.topic, key.partition)), offsets.committed.get(key)
         verdict = _verdict(offset, committed, log, key.group in offsets.with_members)
         if key.group in offsets.sharing:
             verdict = OffsetVerdict.SHARES
-        steps.append(OffsetStep(key, given, offset, committed, log, verdict))
+        steps.append(OffsetStep(key, target, offset, committed, log, verdict))
     return steps
 
 

@@ -95,14 +95,14 @@ def _translated(
     """
     if records_at is None:
         return {key: (offset, offset) for key, offset in committed.items()}
-    wanted: dict[OffsetKey, tuple[int, int | None]] = {}
+    targets: dict[OffsetKey, tuple[int, int | None]] = {}
     for _, keys in groupby(sorted(committed), key=lambda key: key.group):
         places = {(key.topic, key.partition): key for key in keys}
         here = {at: committed[key] for at, key in places.items() if at in there}
         times = group_offsets.timestamps(records_at, here)
         found = group_offsets.at_timestamps(target, times)
-        wanted |= {key: (committed[key], found.get(at)) for at, key in places.items()}
-    return wanted
+        targets |= {key: (committed[key], found.get(at)) for at, key in places.items()}
+    return targets
 
 
 def write(target: ClientProperties, chosen: Sequence[OffsetStep]) -> dict[OffsetKey, str]:

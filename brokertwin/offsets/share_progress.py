@@ -81,12 +81,12 @@ def _snapshot(value: bytes) -> ShareSnapshot:
 def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
     """The state after an update; without a snapshot, the update alone."""
     update = ShareUpdateValue.decoded(value)
-    known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
+    snapshot = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
     start, done = update.start_offset, update.delivery_complete_count
-    start = known.start_offset if start == UNKNOWN else start
-    done = known.delivery_complete_count if done == UNKNOWN else done
-    batches = combined([*known.batches, *_batches(update.state_batches)], start)
-    return ShareSnapshot(known.state_epoch, update.leader_epoch, start, done, batches)
+    start = snapshot.start_offset if start == UNKNOWN else start
+    done = snapshot.delivery_complete_count if done == UNKNOWN else done
+    batches = combined([*snapshot.batches, *_batches(update.state_batches)], start)
+    return ShareSnapshot(snapshot.state_epoch, update.leader_epoch, start, done, batches)
 
 
 def _batches(batches: list[ShareRowBatch]) -> list[ShareStateBatch]:

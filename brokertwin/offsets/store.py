@@ -223,10 +223,10 @@ class OffsetHistoryStore:
                 each.path.unlink(missing_ok=True)
 
     def _list_files(self) -> None:
-        known, listed = self._manifest(), {}
+        manifest, listed = self._manifest(), {}
         for each in self._files():
             name, path = each.path.name, each.path
-            listed[name] = known.get(name) or Listed(
+            listed[name] = manifest.get(name) or Listed(
                 checksum(path), path.stat().st_size, _count_rows(path)
             )
         with replacing(self._directory / MANIFEST) as temporary:
@@ -317,12 +317,12 @@ class OffsetHistoryStore:
             HistoryError: the file is damaged.
             FileNotFoundError: it was merged.
         """
-        stat, wanted = path.stat(), listed.get(path.name)
+        stat, entry = path.stat(), listed.get(path.name)
         state = (path, stat.st_size, stat.st_mtime_ns)
-        if wanted is not None and state not in self._checked:
-            if stat.st_size != wanted.bytes or checksum(path) != wanted.sha256:
+        if entry is not None and state not in self._checked:
+            if stat.st_size != entry.bytes or checksum(path) != entry.sha256:
                 raise _damaged(path, "its bytes are not those that manifest.json lists")
-            if _open(path).metadata.num_rows != wanted.rows:
+            if _open(path).metadata.num_rows != entry.rows:
                 raise _damaged(path, "its number of rows is not that of manifest.json")
             self._checked.add(state)
         return path
@@ -370,9 +370,9 @@ def _batches(file: pq.ParquetFile, groups: Collection[str]) -> Iterator[pa.Recor
         return
     for number in range(file.num_row_groups):
         keys = file.read_row_group(number, columns=["key"]).column(0)
-        wanted = _of_groups(keys, groups)
-        if pc.any(wanted).as_py():
-            rows = file.read_row_group(number, columns=[*ROW_COLUMNS]).filter(wanted)
+        column = _of_groups(keys, groups)
+        if pc.any(column).as_py():
+            rows = file.read_row_group(number, columns=[*ROW_COLUMNS]).filter(column)
             yield from rows.to_batches()
 
 

@@ -18,8 +18,8 @@ MEMBER_REQUESTS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "OFFSET_COMMIT")
 class GroupsOverTime:
     """Samples groups after their requests, and when a member expires or becomes silent."""
 
-    def __init__(self, exchanges: Sequence[RecordedExchange], known: KnownFacts) -> None:
-        self._known = known
+    def __init__(self, exchanges: Sequence[RecordedExchange], facts: KnownFacts) -> None:
+        self._known = facts
         self._groups: dict[EntityKey, ObservedGroup] = {}
         self._due: list[tuple[int, EntityKey]] = []
         self._armed: dict[EntityKey, int] = {}

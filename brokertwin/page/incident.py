@@ -264,15 +264,15 @@ class _Walk:
 
     def brokers(self, history: History) -> None:
         """When each broker wrote its log, and its states at the controller."""
-        known = history.replication.known
-        for broker, (first, last) in sorted(known.logs.items()):
+        facts = history.replication.known
+        for broker, (first, last) in sorted(facts.logs.items()):
             lane = self.lane("broker", f"broker {broker}")
             lane.sample(max(0, first - self._begin), -1, "log", {"log": "recorded"})
             if last < history.span[1] - SILENT_MS:
                 lane.sample(last - self._begin + 1, -1, "log", {"log": "ended"})
-        for broker, presence in sorted(known.presences.items()):
+        for broker, presence in sorted(facts.presences.items()):
             lane = self.lane("broker", f"broker {broker}")
-            starts = [span.begin for span in presence.spans[1:]] + [known.last]
+            starts = [span.begin for span in presence.spans[1:]] + [facts.last]
             for span, next_start in zip(presence.spans, starts, strict=True):
                 state = {"controller": span.state.name.lower()}
                 lane.sample(max(0, round(span.begin) - self._begin), -1, "state", state)
@@ -340,9 +340,9 @@ def _name_of(key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange)
 def _session(number: int, session: ObservedSession | None) -> State:
     if session is None or session.closed is not None or session.used is None:
         return {}
-    known = [f"epoch {session.epoch}"]
-    known += [counted(session.partitions, "partition")] if session.partitions >= 0 else []
-    return {f"session {number}": ", ".join([*known, session.client or "?"])}
+    parts = [f"epoch {session.epoch}"]
+    parts += [counted(session.partitions, "partition")] if session.partitions >= 0 else []
+    return {f"session {number}": ", ".join([*parts, session.client or "?"])}
 
 
 def _transaction(entity: ObservedProducer) -> State:
@@ -470,11 +470,11 @@ def _density(times: Iterable[int], span: int) -> list[int]:
     return [value for pair in sorted(counts.items()) for value in pair]
 
 
-def _bodies(exchanges: Sequence[RecordedExchange], wanted: Iterable[int]) -> dict[int, Any]:
+def _bodies(exchanges: Sequence[RecordedExchange], numbers: Iterable[int]) -> dict[int, Any]:
     """Requests and responses in the order in which they are wanted, while there is room."""
     kept: dict[int, Any] = {}
     room = BODY_BYTES
-    for index in wanted:
+    for index in numbers:
         if index < 0 or index in kept:
             continue
         body = {"request": exchanges[index].request, "response": exchanges[index].response}

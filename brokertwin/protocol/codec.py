@@ -297,7 +297,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _read_tags(data: bytes, at: int, known: dict[int, tuple[str, Read]]) -> tuple[Body, int]:
+def _read_tags(data: bytes, at: int, tags: dict[int, tuple[str, Read]]) -> tuple[Body, int]:
     """Read the known tagged fields by name; skip others."""
     found: Body = {}
     count, at = read_uvarint(data, at)
@@ -306,8 +306,8 @@ def _read_tags(data: bytes, at: int, known: dict[int, tuple[str, Read]]) -> tupl
         size, at = read_uvarint(data, at)
         if size > len(data) - at:
             raise _wrong_length(size, at, len(data))
-        if tag in known:
-            name, read = known[tag]
+        if tag in tags:
+            name, read = tags[tag]
             found[name], behind = read(data, at)
             if behind != at + size:
                 raise MalformedError(f"tag {tag} ({name}) has not the size that it tells")
@@ -364,21 +364,25 @@ class _Reader:
             items = ", ".join(f"{field.name!r}: {value}" for field, value in values)
             code.add(f"{body} = {{{items}}}")
         else:
-            known = [(_member(kind, field), value) for field, value in values]
-            given = ", ".join(f"{each.name}={value}" for each, value in known if each is not None)
-            code.add(f"{body} = {code.constant('kind', kind)}({given})")
+            members = [(_member(kind, field), value) for field, value in values]
+            text = ", ".join(f"{each.name}={value}" for each, value in members if each is not None)
+            code.add(f"{body} = {code.constant('kind', kind)}({text})")
         if flexible:
             self._tags(body, [field for field in present if field.tag is not None], kind)
         return body
 
     def _tags(self, body: str, fields: list[Field], kind: Kind) -> None:
-        known = {}
+        readers = {}
         for field in fields:
             member = _member(kind, field)
             if kind is None or member is not None:
                 name = field.name if member is None else member.name
-                known[field.tag] = name, self._tagged(field, kind)
-        code, tags, found = self._code, self._code.constant("tags", known), self._code.local("tags")
+                readers[field.tag] = name, self._tagged(field, kind)
+        code, tags, found = (
+            self._code,
+            self._code.constant("tags", readers),
+            self._code.local("tags"),
+        )
         code.add("if data[at]:", f"    {found}, at = tags(data, at, {tags})")
         if kind is None:
             code.add(f"    {body}.update({found})")

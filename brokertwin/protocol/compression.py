@@ -139,8 +139,8 @@ def _snappy_block(block: bytes, room: int) -> bytes:
 def compress(name: str, data: bytes, level: int | None = None) -> bytes:
     """Compress records as Kafka's brokers do; level None is Kafka's default."""
     if name == "gzip":
-        known = GZIP_LEVEL if level is None or level == GZIP_DEFAULT else level
-        return gzip.compress(data, known, mtime=0)
+        gzip_level = GZIP_LEVEL if level is None or level == GZIP_DEFAULT else level
+        return gzip.compress(data, gzip_level, mtime=0)
     if name == "zstd":
         return zstandard.ZstdCompressor(ZSTD_LEVEL if level is None else level).compress(data)
     if name == "lz4":

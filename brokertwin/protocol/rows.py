@@ -101,8 +101,8 @@ class Row(RowPart, tag=True):
         version = kind_of(data)
         first, last = cls.VERSIONS
         if not first <= version <= last:
-            known = f"versions {first} to {last}" if first < last else f"version {first}"
-            raise MalformedError(f"{cls.__name__} has {known}, not {version}")
+            versions = f"versions {first} to {last}" if first < last else f"version {first}"
+            raise MalformedError(f"{cls.__name__} has {versions}, not {version}")
         return _read_all(cls, data, version)
 
     @classmethod

@@ -93,24 +93,24 @@ def _field(document: dict[str, Any]) -> Field:
     )
 
 
-def _default(kind: str, is_array: bool, given: Any) -> Any:
-    if given == "null":
+def _default(kind: str, is_array: bool, default: Any) -> Any:
+    if default == "null":
         return None
     if is_array:
         return []
     if kind == "struct":
         return {}
     if kind == "bool":
-        return str(given).lower() == "true"
+        return str(default).lower() == "true"
     if kind == "string":
-        return given or ""
+        return default or ""
     if kind in {"bytes", "records"}:
         return ""
     if kind == "uuid":
         return "AAAAAAAAAAAAAAAAAAAAAA"
     if kind == "float64":
-        return float(given or 0)
-    return int(given, 0) if isinstance(given, str) and given else (given or 0)
+        return float(default or 0)
+    return int(default, 0) if isinstance(default, str) and default else (default or 0)
 
 
 def _document(name: str) -> dict[str, Any]:

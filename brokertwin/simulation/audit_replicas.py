@@ -99,13 +99,13 @@ class ReplicaAudit:
         body, broker = (request.response or {}).get("response") or {}, request.connection.broker
         partitions = []
         for topic in body.get("responses", ()):
-            known = topic.get("topic") or topic.get("name")
-            if known is None:
+            topic_name = topic.get("topic") or topic.get("name")
+            if topic_name is None:
                 named = image.topic_by_id(self._tables(broker).of(broker), topic["topicId"])
-                known = named.name if named is not None else PASSING
+                topic_name = named.name if named is not None else PASSING
             for each in topic[name]:
                 number = each.get("index", each.get("partitionIndex"))
-                partitions.append(((known, number), each))
+                partitions.append(((topic_name, number), each))
         return partitions
 
     def _hold(self, what: str, request: SimulatedRequest, place: Place, offset: int) -> None:

@@ -61,9 +61,9 @@ class Work:
                 )
 
 
-def once(what: str, wanted: Iterable[str], counts: Mapping[str, int]) -> list[str]:
+def once(what: str, names: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return inputs without exactly one output, and outputs without input."""
-    known = set(wanted)
+    known = set(names)
     wrong = [
         f"{name} {counts.get(name, 0)} times" for name in sorted(known) if counts.get(name) != 1
     ]
@@ -72,10 +72,10 @@ def once(what: str, wanted: Iterable[str], counts: Mapping[str, int]) -> list[st
     )
 
 
-def at_least_once(what: str, wanted: Iterable[str], counts: Mapping[str, int]) -> list[str]:
+def at_least_once(what: str, names: Iterable[str], counts: Mapping[str, int]) -> list[str]:
     """Return inputs without output."""
     return _summary(
-        what, [f"{name} not at all" for name in sorted(set(wanted)) if name not in counts]
+        what, [f"{name} not at all" for name in sorted(set(names)) if name not in counts]
     )
 
 

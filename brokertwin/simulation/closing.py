@@ -196,8 +196,12 @@ class FinalLogs:
 def _fetch_body(offsets: Mapping[TopicPartition, int], isolation: int = 0) -> dict[str, Any]:
     topics: list[dict[str, Any]] = []
     for at, offset in offsets.items():
-        wanted = {"partition": at.partition, "fetchOffset": offset, "partitionMaxBytes": 2**30}
-        topics.append({"topic": at.topic, "partitions": [wanted]})
+        partition_body = {
+            "partition": at.partition,
+            "fetchOffset": offset,
+            "partitionMaxBytes": 2**30,
+        }
+        topics.append({"topic": at.topic, "partitions": [partition_body]})
     return {"maxBytes": 2**30, "isolationLevel": isolation, "topics": topics}
 
 

@@ -45,8 +45,11 @@ class Operator:
         topic, partition = chance.choice(self._places())
         count = chance.randint(plan.in_sync_min, plan.replicas)
         replicas = chance.sample(self._cluster.settings.brokers, count)
-        wanted = {"partitionIndex": partition, "replicas": replicas}
-        body = {"topics": [{"name": topic, "partitions": [wanted]}], "timeoutMs": TIMEOUT_MS}
+        partition_body = {"partitionIndex": partition, "replicas": replicas}
+        body = {
+            "topics": [{"name": topic, "partitions": [partition_body]}],
+            "timeoutMs": TIMEOUT_MS,
+        }
         self._send(
             "ALTER_PARTITION_REASSIGNMENTS", FaultKind.REASSIGN, body, chance.choice(brokers)
         )
@@ -61,8 +64,8 @@ class Operator:
             return
         topics: dict[str, list[dict[str, Any]]] = {}
         for topic, partition in self._places():
-            wanted = {"partitionIndex": partition, "replicas": None}
-            topics.setdefault(topic, []).append(wanted)
+            partition_body = {"partitionIndex": partition, "replicas": None}
+            topics.setdefault(topic, []).append(partition_body)
         named = [{"name": name, "partitions": each} for name, each in topics.items()]
         body = {"topics": named, "timeoutMs": TIMEOUT_MS}
         self._send("ALTER_PARTITION_REASSIGNMENTS", None, body, self._cluster.settings.brokers[0])

@@ -105,10 +105,10 @@ class StreamsActor(ApplicationActor):
 
     def _adopt(self) -> None:
         """Create connections for new clients; close those of a fenced producer."""
-        wanted = self._thread.clients
-        for client in [each for each in self._driven if each not in wanted]:
+        clients = self._thread.clients
+        for client in [each for each in self._driven if each not in clients]:
             self._driven.pop(client)[0].close()
-        for client in wanted:
+        for client in clients:
             if client not in self._driven:
                 sockets = self._sockets_for(client)
                 self._driven[client] = sockets, self.driver_of(client, sockets)

@@ -26,7 +26,7 @@ from brokertwin.state.core.records import (
     TopicRemoved,
     TransactionMetadata,
 )
-from brokertwin.state.core.tables import unescape
+from brokertwin.state.core.tables import escape, unescape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.committed_offsets import Offset
@@ -258,7 +258,10 @@ class Truth:
                         self._leaving[named] = event.id
         elif name.endswith("_GROUP_HEARTBEAT"):
             body = msgspec.json.decode(event.request)
-            if body.get("memberEpoch") in LEAVES:
+            group = self._groups.get(body.get("groupId", ""), NO_GROUP)
+            member = group.members.get(body["memberId"])
+            is_away = member is not None and member.epoch == AWAY_EPOCH == body.get("memberEpoch")
+            if body.get("memberEpoch") in LEAVES and not is_away:
                 self._leaving[body["memberId"]] = event.id
 
     def _event_of(self, event: _EventHead, kinds: tuple[type, ...], group: str) -> str:
@@ -299,6 +302,7 @@ class Truth:
         gone = {m: v for m, v in former.members.items() if m not in now.members}
         for member, each in gone.items():
             leaver = self._leaving.pop(member, "") or self._leaving.pop(each.instance or " ", "")
+            leaver = leaver if each.epoch != AWAY_EPOCH else ""  # it was away, and expired
             is_there = now.broker == former.broker and now.generation >= former.generation
             change = "expired" if is_there else "forgotten"
             if leaver:
@@ -356,7 +360,13 @@ class Truth:
 
     def _take_offsets(self, cell: Cell, keys: Iterable[str] | None, event: _EventHead) -> None:
         table = cell.tables.groups
-        for key in table.keys("") if keys is None else keys:
+        if keys is None:  # all offsets, with those that are gone
+            stored = (
+                f"{_coordinator(cell, GROUP_TOPIC, group)}/offset/{escape(group)}/{escape(at)}/{n}"
+                for group, at, n in self._offsets
+            )
+            keys = [*table.keys(""), *stored]
+        for key in keys:
             machine, kind, *parts = key.split("/")
             if kind != "offset" or machine == "controller":
                 continue

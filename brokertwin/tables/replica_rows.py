@@ -35,18 +35,18 @@ def replicas(columns: Columns) -> Iterator[Row]:
         log = tables.logs.get("/".join([broker, "log", *place]), Log) if leadership else None
         if leadership is None or log is None:
             continue
-        for replica, known in leadership.replicas.items():
-            has_fetched = known.log_end_offset >= 0
+        for replica, replica_state in leadership.replicas.items():
+            has_fetched = replica_state.log_end_offset >= 0
             yield {
                 "broker": int(broker),
                 "topic": log.topic,
                 "partition": log.partition,
                 "replica": replica,
                 "isInSync": replica in leadership.isr,
-                "logEndOffset": known.log_end_offset,
-                "lag": log.log_end_offset - known.log_end_offset if has_fetched else None,
-                "lastFetchTimestamp": known.last_fetch_time or -1,
-                "lastCaughtUpTimestamp": known.last_caught_up or -1,
+                "logEndOffset": replica_state.log_end_offset,
+                "lag": log.log_end_offset - replica_state.log_end_offset if has_fetched else None,
+                "lastFetchTimestamp": replica_state.last_fetch_time or -1,
+                "lastCaughtUpTimestamp": replica_state.last_caught_up or -1,
             }
 
 
@@ -55,9 +55,11 @@ def fetched(columns: Columns) -> Iterator[Row]:
     tables = CellTables(columns)
     brokers = {int(key.split("/", 1)[0]) for key in tables.logs.keys("")}
     threads = {
-        (known.follower, known.leader, place): fetchers.thread_name(known.fetcher, known.leader)
-        for known in _follower_sessions(tables)
-        for place in known.places
+        (session.follower, session.leader, place): fetchers.thread_name(
+            session.fetcher, session.leader
+        )
+        for session in _follower_sessions(tables)
+        for place in session.places
     }
     for broker in brokers:
         if network.is_stopped(tables.cluster, broker):
@@ -93,13 +95,13 @@ def _follower_sessions(tables: CellTables) -> Iterator[_FollowerSession]:
     table = tables.fetch_sessions
     for key in table.keys(""):
         leader, part, *rest = key.split("/")
-        known = table.get(key, FollowerSession) if part == "follower" else None
-        if known is not None:
-            prefix = f"{leader}/cached/{known.session_id}/"
+        session = table.get(key, FollowerSession) if part == "follower" else None
+        if session is not None:
+            prefix = f"{leader}/cached/{session.session_id}/"
             cached = [each.requested for _, each in table.items(prefix, CachedFetchPartition)]
             places = [(each.topic_id, each.partition) for each in cached]
             follower, fetcher = map(int, rest)
-            yield _FollowerSession(int(leader), follower, fetcher, known.session_id, places)
+            yield _FollowerSession(int(leader), follower, fetcher, session.session_id, places)
 
 
 def sent_high_watermarks(columns: Columns) -> dict[tuple[int, int, Uuid, int], int]:
@@ -108,13 +110,13 @@ def sent_high_watermarks(columns: Columns) -> dict[tuple[int, int, Uuid, int], i
     By leader, session id, topic id and partition.
     """
     tables, high_watermarks = CellTables(columns), {}
-    for known in _follower_sessions(tables):
-        for topic_id, partition in known.places:
-            key = f"{known.leader}/leading/{topic_id}/{partition}"
+    for session in _follower_sessions(tables):
+        for topic_id, partition in session.places:
+            key = f"{session.leader}/leading/{topic_id}/{partition}"
             leadership = tables.replication.get(key, Leadership)
-            replica = leadership.replicas.get(known.follower) if leadership else None
+            replica = leadership.replicas.get(session.follower) if leadership else None
             if replica is not None:
-                place = (known.leader, known.session_id, topic_id, partition)
+                place = (session.leader, session.session_id, topic_id, partition)
                 high_watermarks[place] = replica.sent_high_watermark
     return high_watermarks
 

@@ -379,22 +379,22 @@ def _offsets(columns: Columns) -> Iterator[Row]:
 
 
 def _transactional_ids(columns: Columns) -> Iterator[Row]:
-    for key, known in _items(columns, "transactions", "id", TransactionMetadata):
+    for key, metadata in _items(columns, "transactions", "id", TransactionMetadata):
         places = [
             f"{topic}-{partition}"
-            for topic, partitions in known.partitions.items()
+            for topic, partitions in metadata.partitions.items()
             for partition in partitions
         ]
         yield {
             "broker": _broker_of(key),
             "transactionalId": transactional_ids.transactional_id_of(key),
-            "producerId": known.producer_id,
-            "producerEpoch": known.producer_epoch,
-            "state": known.state,
+            "producerId": metadata.producer_id,
+            "producerEpoch": metadata.producer_epoch,
+            "state": metadata.state,
             "partitions": places,
-            "transactionStartTimestamp": known.transaction_start_timestamp,
-            "transactionTimeoutMs": known.transaction_timeout_ms,
-            "lastUpdateTimestamp": known.last_update_timestamp,
+            "transactionStartTimestamp": metadata.transaction_start_timestamp,
+            "transactionTimeoutMs": metadata.transaction_timeout_ms,
+            "lastUpdateTimestamp": metadata.last_update_timestamp,
         }
 
 

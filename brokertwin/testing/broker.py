@@ -81,8 +81,8 @@ class KafkaBroker(FaultVerbs):
             raise UserError(f"Invalid topics={topics!r}.", "Pass a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         self._release = None if version is None else release(version)
-        given = {name: _text(value) for name, value in (config or {}).items()}
-        texts = {**DEFAULTS, **settings_of(self._release), **given}
+        config_texts = {name: _text(value) for name, value in (config or {}).items()}
+        texts = {**DEFAULTS, **settings_of(self._release), **config_texts}
         if replication_factor is not None:
             texts["default.replication.factor"] = str(replication_factor)
         self._broker_ids = list(range(1, brokers + 1))
@@ -168,8 +168,8 @@ class KafkaBroker(FaultVerbs):
         Without `replication_factor` it has `default.replication.factor` replicas.
         """
         configs = {key: _text(value) for key, value in (config or {}).items()}
-        wanted = writing.TopicToCreate(name, partitions, replication_factor, configs)
-        return self._run(writing.create_topic(self._engine, wanted))
+        topic = writing.TopicToCreate(name, partitions, replication_factor, configs)
+        return self._run(writing.create_topic(self._engine, topic))
 
     def produce(
         self,

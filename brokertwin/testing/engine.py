@@ -256,8 +256,8 @@ class FaultyEngine(LocalEngine):
 
     def _process(self, request: EdgeRequest, injection: InjectedFaults) -> _Future:
         """Process the rest of a request after its faults, and change its response."""
-        wanted = request.document()
-        plan = injection.plan(wanted, request.broker, self)
+        document = request.document()
+        plan = injection.plan(document, request.broker, self)
         if request.api_key == PRODUCE.key and plan.refused:
             self._forget_refused(msgspec.convert(plan.refused, ProduceRequest))
         lost = self._future()
@@ -267,7 +267,7 @@ class FaultyEngine(LocalEngine):
         if plan.forwarded is None:
             return self._respond(request, plan.respond(None))
         if injection.effect is Effect.DUPLICATE:
-            super().submit(request._replace(body=self._copied(to_struct(request, wanted.body))))
+            super().submit(request._replace(body=self._copied(to_struct(request, document.body))))
         decided = super().submit(request._replace(body=to_struct(request, plan.forwarded)))
         if injection.effect is not Effect.LOSE:
             return self._then(decided, lambda outcome: _planned(plan, injection, request, outcome))
@@ -306,11 +306,11 @@ class FaultyEngine(LocalEngine):
         assert broker is not None, "each request has a broker"
         cache = SessionCache(self._cell.tables.fetch_sessions, broker, layout, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
-            wanted = cached.requested
+            partition = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE
-            name = self.name_of(wanted.topic_id) if by_id else wanted.topic
-            identity = ("topicId", wanted.topic_id) if by_id else ("topic", wanted.topic)
-            yield RequestedFetchPartition(name, identity, wanted.partition)
+            name = self.name_of(partition.topic_id) if by_id else partition.topic
+            identity = ("topicId", partition.topic_id) if by_id else ("topic", partition.topic)
+            yield RequestedFetchPartition(name, identity, partition.partition)
 
     def _respond(self, request: EdgeRequest, body: Body | None) -> _Future:
         """Return a response; without one the connection is closed."""

@@ -70,20 +70,20 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
     from brokertwin.errors import UserError
     from brokertwin.testing.broker import KafkaBroker
 
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("kafka_broker"))):
-        known = inspect.signature(KafkaBroker).parameters
+        parameters = inspect.signature(KafkaBroker).parameters
         wrong = [repr(value) for value in marker.args] + [
-            k for k in marker.kwargs if k not in known
+            k for k in marker.kwargs if k not in parameters
         ]
         if wrong:
             raise pytest.UsageError(
                 f"unknown arguments of kafka_broker: {', '.join(wrong)}; it takes"
-                f" {', '.join(f'{name}=…' for name in known)}"
+                f" {', '.join(f'{name}=…' for name in parameters)}"
             )
-        given.update(marker.kwargs)
+        arguments.update(marker.kwargs)
     try:
-        broker = KafkaBroker(**given).start()
+        broker = KafkaBroker(**arguments).start()
     except UserError as error:
         raise pytest.UsageError(f"kafka_broker: {error}") from None
     try:

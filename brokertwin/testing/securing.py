@@ -16,7 +16,7 @@ MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 
 def security_of(
-    protocol: str, given: Mapping[str, str], users: Mapping[str, str]
+    protocol: str, settings: Mapping[str, str], users: Mapping[str, str]
 ) -> tuple[GatewaySecurity, "tempfile.TemporaryDirectory[str] | None"]:
     """Create the security of the ports, and a temporary directory with the users.
 
@@ -32,7 +32,7 @@ def security_of(
     if not spoken.has_sasl:
         if users:
             raise UserError("users requires SASL.", "Pass security_protocol='SASL_PLAINTEXT'.")
-        return GatewaySecurity.of(spoken, given), None
+        return GatewaySecurity.of(spoken, settings), None
     folder = tempfile.TemporaryDirectory(prefix="kafka_broker-")
     try:
         path = Path(folder.name, "credentials")
@@ -42,8 +42,8 @@ def security_of(
             for mechanism in SCRAM.values()
         ]
         credentials.write(path, entries)
-        given = {"sasl.enabled.mechanisms": MECHANISMS, **given}
-        return GatewaySecurity.of(spoken, given, path), folder
+        settings = {"sasl.enabled.mechanisms": MECHANISMS, **settings}
+        return GatewaySecurity.of(spoken, settings, path), folder
     except BaseException:
         folder.cleanup()
         raise

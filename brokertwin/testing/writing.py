@@ -54,18 +54,20 @@ def _check(code: int, message: str | None, what: str) -> None:
         raise UserError(f"{what}: {code} {error_name(code)}{': ' + message if message else ''}")
 
 
-async def create_topic(engine: FaultyEngine, wanted: TopicToCreate) -> str:
+async def create_topic(engine: FaultyEngine, topic_to_create: TopicToCreate) -> str:
     """Create a topic and return its id. Raises UserError."""
     topic = {
-        "name": wanted.name,
-        "numPartitions": wanted.partitions,
-        "replicationFactor": wanted.replication_factor,
+        "name": topic_to_create.name,
+        "numPartitions": topic_to_create.partitions,
+        "replicationFactor": topic_to_create.replication_factor,
         "assignments": [],
-        "configs": [{"name": name, "value": value} for name, value in wanted.configs.items()],
+        "configs": [
+            {"name": name, "value": value} for name, value in topic_to_create.configs.items()
+        ],
     }
     body = {"topics": [topic], "timeoutMs": TIMEOUT_MS, "validateOnly": False}
     (created,) = (await _request(engine, engine.brokers[0], CREATE_TOPICS.key, body))["topics"]
-    _check(created["errorCode"], created["errorMessage"], f"The topic {wanted.name}")
+    _check(created["errorCode"], created["errorMessage"], f"The topic {topic_to_create.name}")
     return str(created["topicId"])
 
 

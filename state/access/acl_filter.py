@@ -17,28 +17,29 @@ from brokertwin.state.access.authorizer import (
 )
 
 
-def is_malformed(wanted: AclFilter) -> bool:
+def is_malformed(acl_filter: AclFilter) -> bool:
     """True if a code is 0, UNKNOWN; Kafka cannot decode such a request."""
     return 0 in (
-        wanted.resource_type_filter,
-        wanted.pattern_type_filter,
-        wanted.operation,
-        wanted.permission_type,
+        acl_filter.resource_type_filter,
+        acl_filter.pattern_type_filter,
+        acl_filter.operation,
+        acl_filter.permission_type,
     )
 
 
-def is_unknown_pattern(wanted: AclFilter) -> bool:
+def is_unknown_pattern(acl_filter: AclFilter) -> bool:
     """True if Kafka does not have the resource type or pattern type."""
     return not (
-        is_known(ResourceType, wanted.resource_type_filter)
-        and is_known(PatternType, wanted.pattern_type_filter)
+        is_known(ResourceType, acl_filter.resource_type_filter)
+        and is_known(PatternType, acl_filter.pattern_type_filter)
     )
 
 
-def is_unknown_entry(wanted: AclFilter) -> bool:
+def is_unknown_entry(acl_filter: AclFilter) -> bool:
     """True if Kafka does not have the operation or permission."""
     return not (
-        is_known(Operation, wanted.operation) and is_known(Permission, wanted.permission_type)
+        is_known(Operation, acl_filter.operation)
+        and is_known(Permission, acl_filter.permission_type)
     )
 
 
@@ -47,19 +48,19 @@ def is_known(kind: type[IntEnum], code: int) -> bool:
     return 0 < code < len(kind)
 
 
-def matches(wanted: AclFilter, pattern: Pattern, acl: Acl) -> bool:
+def matches(acl_filter: AclFilter, pattern: Pattern, acl: Acl) -> bool:
     return (
-        wanted.resource_type_filter in (ResourceType.ANY, pattern.resource_type)
-        and _matches_name(wanted, pattern)
-        and wanted.principal_filter in (None, acl.principal)
-        and wanted.host_filter in (None, acl.host)
-        and wanted.operation in (Operation.ANY, acl.operation)
-        and wanted.permission_type in (Permission.ANY, acl.permission)
+        acl_filter.resource_type_filter in (ResourceType.ANY, pattern.resource_type)
+        and _matches_name(acl_filter, pattern)
+        and acl_filter.principal_filter in (None, acl.principal)
+        and acl_filter.host_filter in (None, acl.host)
+        and acl_filter.operation in (Operation.ANY, acl.operation)
+        and acl_filter.permission_type in (Permission.ANY, acl.permission)
     )
 
 
-def _matches_name(wanted: AclFilter, pattern: Pattern) -> bool:
-    kind, name = wanted.pattern_type_filter, wanted.resource_name_filter
+def _matches_name(acl_filter: AclFilter, pattern: Pattern) -> bool:
+    kind, name = acl_filter.pattern_type_filter, acl_filter.resource_name_filter
     if kind not in (PatternType.ANY, PatternType.MATCH, pattern.pattern_type):
         return False
     if name is None:

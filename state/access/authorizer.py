@@ -239,8 +239,8 @@ def entries(
 def find(at: MachineTables, pattern: Pattern, acl: Acl) -> Uuid | None:
     acls = at.tables.metadata.get(_pattern_key(at, pattern), PatternAcls)
     if acls is not None:
-        for acl_id, known in acls.acls.items():
-            if known == acl:
+        for acl_id, entry in acls.acls.items():
+            if entry == acl:
                 return acl_id
     return None
 

@@ -73,8 +73,8 @@ class Token(msgspec.Struct):
         return principal == self.requester or self.may_be_renewed_by(principal)
 
     def written(self, expiry_timestamp: int) -> DelegationTokenWritten:
-        known = msgspec.structs.asdict(self)
-        return DelegationTokenWritten(**(known | {"expiry_timestamp": expiry_timestamp}))
+        fields = msgspec.structs.asdict(self)
+        return DelegationTokenWritten(**(fields | {"expiry_timestamp": expiry_timestamp}))
 
 
 class TokenId(msgspec.Struct, array_like=True):

@@ -176,16 +176,16 @@ def _add(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
 
 
 def _verify(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judged:
-    known = transaction_coordinator.find(broker, transaction.transactional_id)
-    error = known if isinstance(known, Error) else Error.NONE
-    if not isinstance(known, Error):
-        error = transactions.verification_error(known, _holder(transaction))
+    metadata = transaction_coordinator.find(broker, transaction.transactional_id)
+    error = metadata if isinstance(metadata, Error) else Error.NONE
+    if not isinstance(metadata, Error):
+        error = transactions.verification_error(metadata, _holder(transaction))
     named = dict.fromkeys(_places(transaction.topics))
     places = hash_map_order(named, _hash, len(named))
     errors = dict.fromkeys(places, error)
-    if known is not None and not isinstance(known, Error) and error is Error.NONE:
+    if metadata is not None and not isinstance(metadata, Error) and error is Error.NONE:
         for topic, partition in places:
-            if partition not in known.partitions.get(topic, []):
+            if partition not in metadata.partitions.get(topic, []):
                 errors[topic, partition] = Error.TRANSACTION_ABORTABLE
     return _Judged(CoordinatorResult(), errors)
 

@@ -140,15 +140,15 @@ def _is_address(text: str) -> bool:
 
 def _problem_of_values(entity: Entity, values: Values) -> str:
     """Return the message for the first invalid value, or ""."""
-    known = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
-    given = ((key, value) for key, value in values.items() if value is not None)
-    return next((problem for each in given if (problem := _problem_of_value(*each, known))), "")
+    keys = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
+    pairs = ((key, value) for key, value in values.items() if value is not None)
+    return next((problem for each in pairs if (problem := _problem_of_value(*each, keys))), "")
 
 
-def _problem_of_value(key: str, given: Float64, known: dict[str, int | None]) -> str:
-    if key not in known:
+def _problem_of_value(key: str, number: Float64, keys: dict[str, int | None]) -> str:
+    if key not in keys:
         return f"Invalid configuration key {key}"
-    value, largest = float(given), known[key]
+    value, largest = float(number), keys[key]
     if value <= 0:
         return f"Quota {key} must be greater than 0"
     if largest is None:

@@ -59,11 +59,11 @@ def _alter(
     controller: Controller,
     sender: int,
     topic_id: Uuid,
-    wanted: AlterPartitionRequestPartitionData,
+    partition_data: AlterPartitionRequestPartitionData,
     records: list[PartitionAltered],
 ) -> AlterPartitionResponsePartitionData:
     topic = controller.topic_by_id(topic_id)
-    index = wanted.partition_index
+    index = partition_data.partition_index
     if topic is None:
         return AlterPartitionResponsePartitionData(
             partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID)
@@ -75,12 +75,12 @@ def _alter(
         epochs = (NO_BROKER_EPOCH, controller.registration(state.broker_id).epoch)
         return controller.is_active(state.broker_id) and state.broker_epoch in epochs
 
-    error = isr_controller.refusal(partition, sender, wanted, may_be_in_sync)
+    error = isr_controller.refusal(partition, sender, partition_data, may_be_in_sync)
     if error is not Error.NONE or partition is None:
         return AlterPartitionResponsePartitionData(partition_index=index, error_code=int(error))
     target = TargetState.of(partition)
-    target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
-    target.leader_recovery_state = wanted.leader_recovery_state
+    target.isr = [state.broker_id for state in partition_data.new_isr_with_epochs]
+    target.leader_recovery_state = partition_data.leader_recovery_state
     rules = ElectionRules.of(controller, topic)
     record = elections.change((topic_id, index), partition, target, rules)
     if record is not None:

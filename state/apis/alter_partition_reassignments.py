@@ -80,24 +80,26 @@ def handle(controller: Controller, request: Request) -> Decision:
 def _reassign(
     controller: Controller,
     name: str,
-    wanted: ReassignablePartition,
+    partition: ReassignablePartition,
     allows_any_size: bool,
     records: list[PartitionAltered],
 ) -> ReassignablePartitionResponse:
-    found = _decide(controller, name, wanted, allows_any_size)
+    found = _decide(controller, name, partition, allows_any_size)
     if isinstance(found, _Refusal):
         return ReassignablePartitionResponse(
-            partition_index=wanted.partition_index, error_code=found.error, error_message=found.text
+            partition_index=partition.partition_index,
+            error_code=found.error,
+            error_message=found.text,
         )
     if found is not None:
         records.append(found)
-    return ReassignablePartitionResponse(partition_index=wanted.partition_index)
+    return ReassignablePartitionResponse(partition_index=partition.partition_index)
 
 
 def _decide(
-    controller: Controller, name: str, wanted: ReassignablePartition, allows_any_size: bool
+    controller: Controller, name: str, reassignment: ReassignablePartition, allows_any_size: bool
 ) -> PartitionAltered | _Refusal | None:
-    topic, number = controller.topic_by_name(name), wanted.partition_index
+    topic, number = controller.topic_by_name(name), reassignment.partition_index
     if topic is None:
         text = f"Unable to find a topic named {name}."
         return _Refusal(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
@@ -105,16 +107,16 @@ def _decide(
         text = f"Unable to find partition {name}:{number}."
         return _Refusal(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
     partition = topic.partitions[number]
-    if wanted.replicas is None:
+    if reassignment.replicas is None:
         return _cancel(controller, topic, number, partition)
-    fault = topics.assignment_error(wanted.replicas, None, controller.registered_brokers())
+    fault = topics.assignment_error(reassignment.replicas, None, controller.registered_brokers())
     if fault is not None:
         return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, fault)
     factor = reassignments.size(partition)
-    if not allows_any_size and len(wanted.replicas) != factor:
-        text = f"The replication factor is changed from {factor} to {len(wanted.replicas)}"
+    if not allows_any_size and len(reassignment.replicas) != factor:
+        text = f"The replication factor is changed from {factor} to {len(reassignment.replicas)}"
         return _Refusal(Error.INVALID_REPLICATION_FACTOR, text)
-    replicas, adding, removing = reassignments.begun(partition.replicas, wanted.replicas)
+    replicas, adding, removing = reassignments.begun(partition.replicas, reassignment.replicas)
     target = TargetState.of(partition)
     target.replicas = replicas
     target.adding, target.removing = adding or target.adding, removing or target.removing

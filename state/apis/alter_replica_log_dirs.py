@@ -39,11 +39,11 @@ FUTURE_SUFFIX = 40
 def handle(broker: Broker, request: Request) -> Decision:
     """Move the logs that pass the checks."""
     body: AlterReplicaLogDirsRequest = request.body
-    wanted: dict[str, dict[int, str]] = {}
+    moves: dict[str, dict[int, str]] = {}
     for directory in body.dirs:
         for topic in directory.topics:
             for partition in topic.partitions:
-                wanted.setdefault(topic.name, {})[partition] = directory.path
+                moves.setdefault(topic.name, {})[partition] = directory.path
     is_denied = not broker.allows_cluster(request, Operation.ALTER)
     records: list[LogPlaced] = []
     results = [
@@ -59,7 +59,7 @@ def handle(broker: Broker, request: Request) -> Decision:
                 for partition, path in paths.items()
             ],
         )
-        for name, paths in wanted.items()
+        for name, paths in moves.items()
     ]
     response = AlterReplicaLogDirsResponse(results=results)
     return Decision(

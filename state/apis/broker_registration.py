@@ -62,18 +62,18 @@ def handle(controller: Controller, request: Request) -> Decision:
     error = _refusal(controller, request, body)
     if error is not Error.NONE:
         raise Refused(error)
-    known = controller.registration(broker)
+    registration = controller.registration(broker)
     record = _record(body)
-    if known.is_registered and known.incarnation_id == body.incarnation_id:
-        record.broker_epoch, record.is_fenced = known.epoch, known.is_fenced
-        record.in_controlled_shutdown = known.in_controlled_shutdown
-        if not known.is_fenced:
+    if registration.is_registered and registration.incarnation_id == body.incarnation_id:
+        record.broker_epoch, record.is_fenced = registration.epoch, registration.is_fenced
+        record.in_controlled_shutdown = registration.in_controlled_shutdown
+        if not registration.is_fenced:
             registrations.touch(controller, broker)
         return _registered(record)
     record.broker_epoch = registrations.next_epoch(controller)
     registrations.end_session(controller.tables.pending, broker)
-    is_known = known.is_registered and request.version >= 3
-    is_clean = is_known and known.epoch == body.previous_broker_epoch
+    is_known = registration.is_registered and request.version >= 3
+    is_clean = is_known and registration.epoch == body.previous_broker_epoch
     decision = _registered(record)
     decision.records += elections.broker_changes(
         controller, gone=broker if is_clean else None, ended=None if is_clean else broker
@@ -102,8 +102,8 @@ def _refusal(controller: Controller, request: Request, body: BrokerRegistrationR
         return Error.CLUSTER_AUTHORIZATION_FAILED
     if body.cluster_id != cluster_id(controller.cell.cluster, request.choices.cluster_id):
         return Error.INCONSISTENT_CLUSTER_ID
-    known = controller.registration(body.broker_id)
-    is_another = known.incarnation_id != body.incarnation_id
+    registration = controller.registration(body.broker_id)
+    is_another = registration.incarnation_id != body.incarnation_id
     if body.broker_id in controller.alive_brokers() and is_another:
         return Error.DUPLICATE_BROKER_REGISTRATION
     if body.is_migrating_zk_broker:
@@ -122,10 +122,10 @@ def _has_wrong_dirs(controller: Controller, version: int, body: BrokerRegistrati
         if broker != body.broker_id
         for log_dir in controller.registration(broker).log_dirs
     }
-    given = set(body.log_dirs) if version >= 2 else set()
-    is_any_reserved = any(_is_reserved(each) for each in given)
-    is_twice = len(given) != len(body.log_dirs)
-    return not given or is_twice or bool(given & others) or is_any_reserved
+    log_dirs = set(body.log_dirs) if version >= 2 else set()
+    is_any_reserved = any(_is_reserved(each) for each in log_dirs)
+    is_twice = len(log_dirs) != len(body.log_dirs)
+    return not log_dirs or is_twice or bool(log_dirs & others) or is_any_reserved
 
 
 def _is_reachable(listener: BrokerRegistrationRequestListener) -> bool:

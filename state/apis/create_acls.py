@@ -81,7 +81,7 @@ def _codes(each: AclCreation) -> tuple[int, ...]:
 
 def _is_for_filters(each: AclCreation) -> bool:
     any_of_all = (ResourceType.ANY, PatternType.ANY, Operation.ANY, Permission.ANY)
-    is_any = any(code == known for code, known in zip(_codes(each), any_of_all, strict=True))
+    is_any = any(code == any_code for code, any_code in zip(_codes(each), any_of_all, strict=True))
     return is_any or each.resource_pattern_type == PatternType.MATCH
 
 

@@ -68,40 +68,40 @@ def _handle(controller: Controller, request: Request) -> Decision:
 
 
 def _grow(
-    controller: Controller, wanted: CreatePartitionsTopic, left: int, quota: MutationQuota
+    controller: Controller, topic_request: CreatePartitionsTopic, left: int, quota: MutationQuota
 ) -> PartitionsAdded | CreatePartitionsTopicResult:
     """Return the record of at most `left` new partitions, or the error."""
-    name = wanted.name
+    name = topic_request.name
     topic = controller.topic_by_name(name)
     if topic is None:
         return _refusal(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
     there = len(topic.partitions)
-    added = wanted.count - there
+    added = topic_request.count - there
     if added == 0:
         text = f"Topic already has {there} partition(s)."
         return _refusal(name, Error.INVALID_PARTITIONS, text)
     if added < 0:
         text = (
             f"The topic {name} currently has {there} partition(s);"
-            f" {wanted.count} would not be an increase."
+            f" {topic_request.count} would not be an increase."
         )
         return _refusal(name, Error.INVALID_PARTITIONS, text)
     factor = len(topic.partitions[0].replicas)
-    if wanted.assignments is not None and len(wanted.assignments) != added:
+    if topic_request.assignments is not None and len(topic_request.assignments) != added:
         text = (
             f"Attempted to add {added} additional partition(s), but only"
-            f" {len(wanted.assignments)} assignment(s) were specified."
+            f" {len(topic_request.assignments)} assignment(s) were specified."
         )
         return _refusal(name, Error.INVALID_REPLICA_ASSIGNMENT, text)
     if not quota.takes(added):
         return _refusal(name, Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
-    fault = _assignment_fault(controller, wanted, factor)
+    fault = _assignment_fault(controller, topic_request, factor)
     if fault is not None:
         return _refusal(name, Error.INVALID_REPLICA_ASSIGNMENT, fault)
     if added > left:
         return _refusal(name, Error.UNKNOWN_SERVER_ERROR)
-    if wanted.assignments is not None:
-        replicas = [each.broker_ids for each in wanted.assignments]
+    if topic_request.assignments is not None:
+        replicas = [each.broker_ids for each in topic_request.assignments]
         return PartitionsAdded(topic.topic_id, replicas)
     fault = topics.unreachable(factor, controller.usable_brokers())
     if fault is not None:
@@ -111,18 +111,18 @@ def _grow(
 
 
 def _assignment_fault(
-    controller: Controller, wanted: CreatePartitionsTopic, factor: int
+    controller: Controller, topic: CreatePartitionsTopic, factor: int
 ) -> str | None:
-    if wanted.assignments is None:
+    if topic.assignments is None:
         return None
     faults = (
         topics.assignment_error(each.broker_ids, factor, controller.registered_brokers())
-        for each in wanted.assignments
+        for each in topic.assignments
     )
     fault = next((fault for fault in faults if fault is not None), None)
     if fault is not None:
         return fault
-    for at, each in enumerate(wanted.assignments):
+    for at, each in enumerate(topic.assignments):
         if not any(controller.is_active(broker) for broker in each.broker_ids):
             return topics.all_fenced(at)
     return None

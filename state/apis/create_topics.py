@@ -51,6 +51,7 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.records import TopicCreated
 from brokertwin.state.groups import share_states, streams_topics
+from brokertwin.state.share import share_partitions
 
 BY_DEFAULT = -1
 """The broker's default of `num_partitions` and `replication_factor`."""
@@ -66,16 +67,16 @@ def _handle(controller: Controller, request: Request) -> Decision:
     counts = Counter(topic.name for topic in body.topics)
     late = _refused_late(counts)
     late.update(_unauthorized(controller, request, counts.keys() - late.keys()))
-    wanted = [topic for topic in body.topics if topic.name not in late]
-    if wanted and body.timeout_ms <= 0:
+    creatable_topics = [topic for topic in body.topics if topic.name not in late]
+    if creatable_topics and body.timeout_ms <= 0:
         return _refuse_all(body, _Refused(Error.REQUEST_TIMED_OUT, None))
-    if _partition_count(controller, wanted) > topics.PARTITIONS_PER_REQUEST_MAX:
+    if _partition_count(controller, creatable_topics) > topics.PARTITIONS_PER_REQUEST_MAX:
         text = "Excessively large number of partitions per request."
         return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
     records: list[TopicCreated] = []
     outcomes, size = [], 0
     quota = MutationQuota(controller, request, strict_since=6)
-    for topic in wanted:
+    for topic in creatable_topics:
         made = _make(controller, request, topic, quota)
         if isinstance(made, TopicCreated):
             records.append(made)
@@ -86,7 +87,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         outcomes.append(made)
     results = [
         _result(controller, request, topic.name, outcome)
-        for topic, outcome in zip(wanted, outcomes, strict=True)
+        for topic, outcome in zip(creatable_topics, outcomes, strict=True)
     ]
     results += [_refusal(name, refused) for name, refused in late.items()]
     return Decision(
@@ -114,12 +115,12 @@ def _unauthorized(controller: Controller, request: Request, names: Set[str]) -> 
     return dict.fromkeys(sorted(denied), refused)
 
 
-def _partition_count(controller: Controller, wanted: Sequence[CreatableTopic]) -> int:
+def _partition_count(controller: Controller, creatable_topics: Sequence[CreatableTopic]) -> int:
     by_default = controller.settings.num_partitions
     return sum(
         len(topic.assignments)
         or (by_default if topic.num_partitions == BY_DEFAULT else max(topic.num_partitions, 0))
-        for topic in wanted
+        for topic in creatable_topics
     )
 
 
@@ -146,8 +147,8 @@ def _make(
         (request.nonce, str(controller.now)),
         lambda known: controller.topic_by_id(known) is not None,
     )
-    given = {name: value for name, value in configs.items() if value is not None}
-    return TopicCreated(topic_id, topic.name, replicas, given, controller.now)
+    values = {name: value for name, value in configs.items() if value is not None}
+    return TopicCreated(topic_id, topic.name, replicas, values, controller.now)
 
 
 def _name_refused(controller: Controller, name: str) -> _Refused | None:
@@ -261,17 +262,18 @@ THERE = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
 
 
 def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -> Decision:
-    """Contact the share coordinators once their internal topic exists.
+    """Contact the share coordinators once their internal topic exists, write dead letters.
 
-    If its creation failed, a later heartbeat contacts them. `message.context` is the streams group
-    whose internal topics were requested, if any.
+    If the creation of the internal topic failed, a later heartbeat contacts them. `message.context`
+    is the streams group whose internal topics were requested, if any.
     """
     if message.context:
         return streams_topics.creation_responded(broker, message.context, response.topics)
-    there = {each.name for each in response.topics if each.error_code in THERE}
-    return Decision(
-        messages=share_states.pending_initializations(broker) if SHARE_TOPIC in there else []
-    )
+    created = {each.name: Error(each.error_code) for each in response.topics}
+    messages = share_partitions.on_topics_created(broker, created)
+    if created.get(SHARE_TOPIC) in THERE:
+        messages += share_states.pending_initializations(broker)
+    return Decision(messages=messages)
 
 
 API = Api(kafka_apis.CREATE_TOPICS, _handle, on_reply=on_reply)

@@ -49,19 +49,19 @@ def _handle(controller: Controller, request: Request) -> Decision:
 
 
 def _filtered(
-    controller: Controller, wanted: AclFilter, gone: dict[Uuid, None]
+    controller: Controller, entry_filter: AclFilter, gone: dict[Uuid, None]
 ) -> DeleteAclsFilterResult:
     """Return the ACLs that match a filter, and add their ids to `gone`."""
     fault = None
-    if acl_filter.is_unknown_pattern(wanted):
+    if acl_filter.is_unknown_pattern(entry_filter):
         fault = "Unknown patternFilter."
-    elif acl_filter.is_unknown_entry(wanted):
+    elif acl_filter.is_unknown_entry(entry_filter):
         fault = "Unknown entryFilter."
     if fault is not None:
         return DeleteAclsFilterResult(error_code=Error.INVALID_REQUEST, error_message=fault)
     picked = []
     for pattern, acl_id, acl in authorizer.entries(controller):
-        if acl_filter.matches(wanted, pattern, acl):
+        if acl_filter.matches(entry_filter, pattern, acl):
             gone[acl_id] = None
             picked.append(_matching(pattern, acl))
     return DeleteAclsFilterResult(matching_acls=picked)

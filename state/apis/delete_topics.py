@@ -49,18 +49,18 @@ class _Deletion:
     """Split the request into refused topics and topics to delete."""
 
     def __init__(
-        self, controller: Controller, request: Request, wanted: list[DeleteTopicState]
+        self, controller: Controller, request: Request, topics: list[DeleteTopicState]
     ) -> None:
         self._controller = controller
         self._request = request
         self._deletes_all = controller.allows_cluster(request, Operation.DELETE)
         self.refused: list[DeletableTopicResult] = []
         self.names: dict[Uuid, str] = {}
-        by_id = Counter(each.topic_id for each in wanted if each.name is None)
+        by_id = Counter(each.topic_id for each in topics if each.name is None)
         by_name = Counter(
-            each.name for each in wanted if each.name is not None and _has_no_id(each)
+            each.name for each in topics if each.name is not None and _has_no_id(each)
         )
-        for each in wanted:
+        for each in topics:
             if (each.name is None) == _has_no_id(each):
                 self._refuse_unclear(each)
         del by_id[ZERO_UUID]
@@ -139,15 +139,15 @@ def _has_no_id(topic: DeleteTopicState) -> bool:
 
 def _handle(controller: Controller, request: Request) -> Decision:
     body: DeleteTopicsRequest = request.body
-    wanted = [*body.topics, *(DeleteTopicState(name=name) for name in body.topic_names)]
+    topics = [*body.topics, *(DeleteTopicState(name=name) for name in body.topic_names)]
     if not controller.settings.delete_topic_enable:
         is_known = request.version >= 3
         return _refuse_all(
-            wanted, Error.TOPIC_DELETION_DISABLED if is_known else Error.INVALID_REQUEST
+            topics, Error.TOPIC_DELETION_DISABLED if is_known else Error.INVALID_REQUEST
         )
     if body.timeout_ms <= 0:
-        return _refuse_all(wanted, Error.REQUEST_TIMED_OUT)
-    deletion = _Deletion(controller, request, wanted)
+        return _refuse_all(topics, Error.REQUEST_TIMED_OUT)
+    deletion = _Deletion(controller, request, topics)
     quota = MutationQuota(controller, request, strict_since=5)
     results, gone = deletion.refused, list[Record]()
     for topic_id, name in deletion.names.items():
@@ -165,10 +165,10 @@ def _handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def _refuse_all(wanted: list[DeleteTopicState], error: Error) -> Decision:
+def _refuse_all(topics: list[DeleteTopicState], error: Error) -> Decision:
     results = [
         DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=error)
-        for each in wanted
+        for each in topics
     ]
     return Decision(response=DeleteTopicsResponse(responses=results))
 

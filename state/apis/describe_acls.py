@@ -30,8 +30,8 @@ from brokertwin.state.core.decision import Decision, Request
 
 
 def _handle(broker: Broker, request: Request) -> Decision:
-    wanted: AclFilter = request.body
-    if acl_filter.is_malformed(wanted):
+    body: AclFilter = request.body
+    if acl_filter.is_malformed(body):
         return Decision(closes_connection=True)
     if not broker.allows_cluster(request, Operation.DESCRIBE):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.DESCRIBE))
@@ -40,7 +40,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     picked = [
         (pattern, acl)
         for pattern, _, acl in authorizer.entries(broker)
-        if acl_filter.matches(wanted, pattern, acl)
+        if acl_filter.matches(body, pattern, acl)
     ]
     resources = []
     for pattern, group in groupby(picked, key=lambda entry: entry[0]):

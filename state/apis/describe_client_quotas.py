@@ -52,7 +52,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         response = DescribeClientQuotasResponse(error_code=error, error_message=None)
         return Decision(response=response)
     try:
-        wanted = _checked(body.components)
+        components = _checked(body.components)
     except _BadFilter as bad:
         response = DescribeClientQuotasResponse(error_code=bad.error, error_message=str(bad))
         return Decision(response=response)
@@ -68,7 +68,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             ],
         )
         for quota in _in_order(client_quotas.all_quotas(broker))
-        if _matches(quota.entity, wanted, body.strict)
+        if _matches(quota.entity, components, body.strict)
     ]
     return Decision(response=DescribeClientQuotasResponse(entries=entries))
 
@@ -111,12 +111,12 @@ def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
     return wanted
 
 
-def _matches(entity: Entity, wanted: dict[str, ComponentData], is_strict: bool) -> bool:
-    if is_strict and len(entity) != len(wanted):
+def _matches(entity: Entity, components: dict[str, ComponentData], is_strict: bool) -> bool:
+    if is_strict and len(entity) != len(components):
         return False
     return all(
         kind in entity and (component.match_type == SPECIFIED or entity[kind] == component.match)
-        for kind, component in wanted.items()
+        for kind, component in components.items()
     )
 
 

@@ -118,7 +118,7 @@ def _initial(
         )
     names = [topic.topic_name for topic in requested.topics]
     denied = broker.denied_topics(request, Operation.DESCRIBE, names)
-    known: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
+    topics: dict[Uuid, DescribeShareGroupOffsetsResponseTopic] = {}
     is_valid = True
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
@@ -133,14 +133,14 @@ def _initial(
             unknown.append(result)
         else:
             is_valid = is_valid and min(topic.partitions, default=-1) >= 0
-            known.setdefault(existing.topic_id, _topic(topic.topic_name, existing.topic_id, []))
-            known[existing.topic_id].partitions += result.partitions
-    if known and not (is_valid and group_id):
+            topics.setdefault(existing.topic_id, _topic(topic.topic_name, existing.topic_id, []))
+            topics[existing.topic_id].partitions += result.partitions
+    if topics and not (is_valid and group_id):
         error = Error.UNKNOWN_SERVER_ERROR
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=error, error_message=ERROR_MESSAGES[error]
         )
-    ordered = [_ordered(topic) for topic in result_order.topics(list(known.values()))]
+    ordered = [_ordered(topic) for topic in result_order.topics(list(topics.values()))]
     return DescribeShareGroupOffsetsResponseGroup(
         group_id=group_id, topics=[*ordered, *unknown, *refused]
     )

@@ -36,24 +36,26 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _describe(
     broker: Broker, request: Request, name: str
 ) -> DescribeTransactionsResponseTransactionState:
-    known = transaction_coordinator.find(broker, name)
+    metadata = transaction_coordinator.find(broker, name)
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
-        known = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if known is None:
-        known = Error.TRANSACTIONAL_ID_NOT_FOUND
-    if isinstance(known, Error):
-        return DescribeTransactionsResponseTransactionState(error_code=known, transactional_id=name)
-    denied = broker.denied_topics(request, Operation.DESCRIBE, known.partitions)
+        metadata = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if metadata is None:
+        metadata = Error.TRANSACTIONAL_ID_NOT_FOUND
+    if isinstance(metadata, Error):
+        return DescribeTransactionsResponseTransactionState(
+            error_code=metadata, transactional_id=name
+        )
+    denied = broker.denied_topics(request, Operation.DESCRIBE, metadata.partitions)
     return DescribeTransactionsResponseTransactionState(
         transactional_id=name,
-        transaction_state=known.state,
-        transaction_timeout_ms=known.transaction_timeout_ms,
-        transaction_start_time_ms=known.transaction_start_timestamp,
-        producer_id=known.producer_id,
-        producer_epoch=known.producer_epoch,
+        transaction_state=metadata.state,
+        transaction_timeout_ms=metadata.transaction_timeout_ms,
+        transaction_start_time_ms=metadata.transaction_start_timestamp,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
         topics=[
             DescribeTransactionsResponseTopicData(topic=topic, partitions=partitions)
-            for topic, partitions in known.partitions.items()
+            for topic, partitions in metadata.partitions.items()
             if topic not in denied
         ],
     )

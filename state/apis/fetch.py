@@ -181,9 +181,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     if context.kind is INCREMENTAL:
         if broker.settings.authorizer_class_name:
             _activate_denied(broker, request, cache, context.session_id, replica_id)
-        wanted = cache.active_for(context.session_id, level)
+        fetch_places = cache.active_for(context.session_id, level)
     else:
-        wanted = [
+        fetch_places = [
             places.of_request(broker.id, identity, item, item.topic_id)
             for identity, item in requested.items()
         ]
@@ -202,7 +202,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         request.nonce,
         request.choices.session_id,
     )
-    _screen(broker, request, fetch, wanted, requested)
+    _screen(broker, request, fetch, fetch_places, requested)
     if fetch.places and body.isolation_level not in logs.ISOLATION_LEVELS:
         refused = fetch_bodies.refused(body, version, Error.UNKNOWN_SERVER_ERROR)
         return Decision(response=refused)
@@ -236,13 +236,13 @@ def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: 
     In a session this includes the partitions that the request omits, because their offsets have not
     changed.
     """
-    wanted = {read.identity: read.requested for read in reads}
+    partitions = {read.identity: read.requested for read in reads}
     if fetch.context.kind is INCREMENTAL:
         for cached in fetch.cache.partitions(fetch.context.session_id):
-            wanted.setdefault(cached.requested.identity, cached.requested)
+            partitions.setdefault(cached.requested.identity, cached.requested)
     failed = {read.identity for read in reads if read.is_elsewhere}
     decision = Decision()
-    for identity, item in wanted.items():
+    for identity, item in partitions.items():
         topic = _topic_of(broker, item)
         if topic is None or identity in failed:
             continue
@@ -292,12 +292,15 @@ def _mark_throttled(broker: Broker, fetch: Fetch) -> None:
 
 def _prefer(broker: Broker, place: FetchPlace, rack_id: str) -> None:
     """Note the preferred replica for a consumer in a rack, if there is one."""
-    wanted, topic = place.cached.requested, place.topic
+    fetch_partition, topic = place.cached.requested, place.topic
     if topic is None or place.log not in broker.tables.logs:
         return
-    partition, at = topic.partitions[wanted.partition], (topic.topic_id, wanted.partition)
+    partition, at = (
+        topic.partitions[fetch_partition.partition],
+        (topic.topic_id, fetch_partition.partition),
+    )
     place.notes = ReadNotes(
-        preferred_replica.preferred(broker, at, partition, rack_id, wanted.fetch_offset),
+        preferred_replica.preferred(broker, at, partition, rack_id, fetch_partition.fetch_offset),
         preferred_replica.may_prefer(broker, partition, rack_id),
     )
 
@@ -363,21 +366,25 @@ def _cache(broker: Broker) -> SessionCache:
     return SessionCache(broker.tables.fetch_sessions, broker.id, layout, broker.now)
 
 
-def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:
+def _topic_of(broker: Broker, partition: FetchPartition) -> Topic | None:
     """Return the topic by id, or by name if the request has no id."""
-    if wanted.topic_id != ZERO_UUID:
-        return broker.topic_by_id(wanted.topic_id)
-    return broker.topic_by_name(wanted.topic)
+    if partition.topic_id != ZERO_UUID:
+        return broker.topic_by_id(partition.topic_id)
+    return broker.topic_by_name(partition.topic)
 
 
-def _name_of(broker: Broker, wanted: FetchPartition) -> str:
+def _name_of(broker: Broker, partition: FetchPartition) -> str:
     """Return the topic's current name, or the requested name if unknown."""
-    topic = _topic_of(broker, wanted)
-    return wanted.topic if topic is None else topic.name
+    topic = _topic_of(broker, partition)
+    return partition.topic if topic is None else topic.name
 
 
 def _screen(
-    broker: Broker, request: Request, fetch: Fetch, wanted: list[FetchPlace], named: Container[str]
+    broker: Broker,
+    request: Request,
+    fetch: Fetch,
+    fetch_places: list[FetchPlace],
+    named: Container[str],
 ) -> None:
     """Split partitions into readable and refused; unknown ids come first.
 
@@ -391,11 +398,11 @@ def _screen(
     unknown_partitions: list[RefusedPartition] = []
     denied: frozenset[str] = frozenset()
     if broker.settings.authorizer_class_name:
-        requested = [place.cached.requested for place in wanted]
+        requested = [place.cached.requested for place in fetch_places]
         denied = _denied(broker, request, requested, replica_id)
     if denied or not may_read:
         seen = {}
-    for place in wanted:
+    for place in fetch_places:
         topic, item = place.topic, place.cached.requested
         place.notes = NO_NOTES
         if topic is None or seen.get(item.topic_id) is not topic or item.topic != topic.name:
@@ -437,10 +444,10 @@ def _admit(
 
 
 def _denied(
-    broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
+    broker: Broker, request: Request, partitions: list[FetchPartition], replica_id: int
 ) -> frozenset[str]:
     """Return the topics that the consumer or follower may not read."""
-    names = {_name_of(broker, item) for item in wanted}
+    names = {_name_of(broker, item) for item in partitions}
     if replica_id >= 0:
         may_read = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
         return frozenset() if may_read else frozenset(names)
@@ -462,23 +469,23 @@ def _may_respond(broker: Broker, fetch: Fetch) -> bool:
     table, limits, size = broker.tables.logs, fetch.limits, 0
     needs_leader = limits.needs_leader
     for place in fetch.places:
-        wanted, topic = place.cached.requested, place.topic
+        fetch_partition, topic = place.cached.requested, place.topic
         log = table.get(place.log, logs.Log)
         if topic is None or log is None or broker.has_lost(log.topic_id, log.partition):
             return True
-        partition = topic.partitions[wanted.partition]
-        if fetch_errors.leader_error(broker, partition, wanted, needs_leader) is not NONE:
+        partition = topic.partitions[fetch_partition.partition]
+        if fetch_errors.leader_error(broker, partition, fetch_partition, needs_leader) is not NONE:
             return True
         end = log.readable_end(limits.isolation_level)
-        if wanted.fetch_offset > end:
+        if fetch_partition.fetch_offset > end:
             return True
         if place.notes.is_held:
             continue
-        if reading.is_older(broker, log, wanted.fetch_offset, end):
+        if reading.is_older(broker, log, fetch_partition.fetch_offset, end):
             return True
-        if wanted.fetch_offset < end:
-            available = logs.bytes_between(broker, log, wanted.fetch_offset, end)
-            size += min(available, wanted.max_bytes)
+        if fetch_partition.fetch_offset < end:
+            available = logs.bytes_between(broker, log, fetch_partition.fetch_offset, end)
+            size += min(available, fetch_partition.max_bytes)
     return size >= fetch.min_bytes
 
 

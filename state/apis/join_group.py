@@ -68,10 +68,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = coordinators.group_error(broker, body.group_id)
     if error is not Error.NONE:
         return Decision(response=join_error(error, NO_MEMBER, request.version))
-    known = groups.find(broker, body.group_id)
-    if isinstance(known, ConsumerGroup) and known.members:
-        return _join_consumers(broker, request, known)
-    if isinstance(known, ShareGroup) or (isinstance(known, StreamsGroup) and known.members):
+    group = groups.find(broker, body.group_id)
+    if isinstance(group, ConsumerGroup) and group.members:
+        return _join_consumers(broker, request, group)
+    if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
         other = Error.INCONSISTENT_GROUP_PROTOCOL
         return Decision(response=join_error(other, body.member_id, request.version))
     coordinator = ClassicGroupCoordinator(broker, body.group_id)
@@ -81,10 +81,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     if coordinator.is_new:
         coordinator.write_metadata()  # before the group has a member
     response = _Join(broker, request, coordinator).respond()
-    if isinstance(known, ConsumerGroup):
+    if isinstance(group, ConsumerGroup):
         coordinator.records[:0] = group_tombstones(body.group_id)
-    elif isinstance(known, StreamsGroup):
-        coordinator.records[:0] = streams_group_records.group_tombstones(known.group_id)
+    elif isinstance(group, StreamsGroup):
+        coordinator.records[:0] = streams_group_records.group_tombstones(group.group_id)
     return coordinator.decision(response)
 
 

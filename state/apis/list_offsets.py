@@ -99,12 +99,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=ListOffsetsResponse(topics=refused))
     for topic in allowed:
         listed = responses.setdefault(topic.name, {})
-        for wanted in topic.partitions:
-            if named[topic.name, wanted.partition_index] > 1:
-                response = _failed(wanted, Error.INVALID_REQUEST)
+        for partition in topic.partitions:
+            if named[topic.name, partition.partition_index] > 1:
+                response = _failed(partition, Error.INVALID_REQUEST)
             else:
-                response = _list(broker, request, topic.name, wanted)
-            listed[wanted.partition_index] = response
+                response = _list(broker, request, topic.name, partition)
+            listed[partition.partition_index] = response
     topics = [
         ListOffsetsTopicResponse(name=name, partitions=list(listed.values()))
         for name, listed in responses.items()
@@ -116,37 +116,37 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _list(
-    broker: Broker, request: Request, topic_name: str, wanted: ListOffsetsPartition
+    broker: Broker, request: Request, topic_name: str, partition: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    if wanted.timestamp < 0:
-        known_since = KNOWN_SINCE.get(wanted.timestamp)
+    if partition.timestamp < 0:
+        known_since = KNOWN_SINCE.get(partition.timestamp)
         if known_since is None or request.version < known_since:
-            return _failed(wanted, Error.UNSUPPORTED_VERSION)
+            return _failed(partition, Error.UNSUPPORTED_VERSION)
     topic = broker.topic_by_name(topic_name)
-    log = _readable_log(broker, request.body.replica_id, topic, wanted)
+    log = _readable_log(broker, request.body.replica_id, topic, partition)
     if isinstance(log, Error):
-        return _failed(wanted, log)
-    if wanted.timestamp < 0 and wanted.timestamp != MAX_TIMESTAMP:
+        return _failed(partition, log)
+    if partition.timestamp < 0 and partition.timestamp != MAX_TIMESTAMP:
         assert topic is not None
-        return _place(broker, topic, log, wanted, _last_fetchable(log, request.body))
+        return _place(broker, topic, log, partition, _last_fetchable(log, request.body))
     assert topic is not None
-    found = _look_up(broker, topic, log, wanted.timestamp)
+    found = _look_up(broker, topic, log, partition.timestamp)
     if found is None or found.offset >= _last_fetchable(log, request.body):
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-    return _found(log, wanted.partition_index, found)
+        return ListOffsetsPartitionResponse(partition_index=partition.partition_index)
+    return _found(log, partition.partition_index, found)
 
 
 def _readable_log(
-    broker: Broker, replica_id: int, topic: Topic | None, wanted: ListOffsetsPartition
+    broker: Broker, replica_id: int, topic: Topic | None, partition: ListOffsetsPartition
 ) -> Log | Error:
     """Return the partition's log, or the error that prevents a read."""
-    index = wanted.partition_index
+    index = partition.partition_index
     if topic is None or not 0 <= index < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     log = broker.log(topic.topic_id, index)
     if log is None:
         return broker.storage_error(topic.topic_id, index)
-    error = broker.leader_error(topic.partitions[index], wanted.current_leader_epoch)
+    error = broker.leader_error(topic.partitions[index], partition.current_leader_epoch)
     may_be_any_replica = replica_id == DEBUGGING_CONSUMER and error is Error.NOT_LEADER_OR_FOLLOWER
     if error is not Error.NONE and not may_be_any_replica:
         return error
@@ -225,8 +225,8 @@ def _refused(topic: ListOffsetsTopic, error: Error) -> ListOffsetsTopicResponse:
     )
 
 
-def _failed(wanted: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)
+def _failed(partition: ListOffsetsPartition, error: Error) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
 
 
 API = Api(kafka_apis.LIST_OFFSETS, handle)

@@ -40,10 +40,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     ]
     listed = [
         ListTransactionsResponseTransactionState(
-            transactional_id=name, producer_id=known.producer_id, transaction_state=known.state
+            transactional_id=name,
+            producer_id=metadata.producer_id,
+            transaction_state=metadata.state,
         )
-        for name, known in _named(broker, pattern)
-        if _passes(body, known, broker.now)
+        for name, metadata in _named(broker, pattern)
+        if _passes(body, metadata, broker.now)
         and broker.allows(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
     ]
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
@@ -52,17 +54,17 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _named(broker: Broker, pattern: str | None) -> Iterable[tuple[str, TransactionMetadata]]:
     """Yield the broker's transactional ids that match the pattern, if any."""
-    known = dict(transactional_ids.all_ids(broker))
-    names = topic_regexes.matching([pattern], known)[pattern] if pattern else known
-    return ((name, known[name]) for name in names)
+    by_name = dict(transactional_ids.all_ids(broker))
+    names = topic_regexes.matching([pattern], by_name)[pattern] if pattern else by_name
+    return ((name, by_name[name]) for name in names)
 
 
-def _passes(body: ListTransactionsRequest, known: TransactionMetadata, now: int) -> bool:
-    if body.producer_id_filters and known.producer_id not in body.producer_id_filters:
+def _passes(body: ListTransactionsRequest, metadata: TransactionMetadata, now: int) -> bool:
+    if body.producer_id_filters and metadata.producer_id not in body.producer_id_filters:
         return False
-    if body.state_filters and known.state not in body.state_filters:
+    if body.state_filters and metadata.state not in body.state_filters:
         return False
-    has_lasted = now - known.transaction_start_timestamp
+    has_lasted = now - metadata.transaction_start_timestamp
     return body.duration_filter < 0 or has_lasted > body.duration_filter
 
 

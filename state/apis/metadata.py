@@ -125,11 +125,11 @@ def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:
 
 
 def _by_id(
-    broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
+    broker: Broker, request: Request, request_topics: list[MetadataRequestTopic], seen: _Seen
 ) -> list[MetadataResponseTopic]:
     """Return unknown ids, then known topics; hide unauthorized names."""
     unknown, known = [], []
-    for topic_id in dict.fromkeys(each.topic_id for each in wanted):
+    for topic_id in dict.fromkeys(each.topic_id for each in request_topics):
         topic = broker.topic_by_id(topic_id)
         if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
             known.append(_visible(broker, topic, seen))
@@ -146,11 +146,11 @@ def _by_id(
 
 
 def _by_name(
-    broker: Broker, request: Request, wanted: list[MetadataRequestTopic], seen: _Seen
+    broker: Broker, request: Request, request_topics: list[MetadataRequestTopic], seen: _Seen
 ) -> tuple[list[MetadataResponseTopic], list[str], list[MetadataResponseTopic]]:
     """Return existing topics, missing names and unauthorized topics."""
     topics, missing, hidden = [], [], []
-    for name in dict.fromkeys(each.name or "" for each in wanted):
+    for name in dict.fromkeys(each.name or "" for each in request_topics):
         topic = broker.topic_by_name(name)
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
             hidden.append(_hidden(name))

@@ -83,14 +83,14 @@ NO_TIMESTAMP = -1
 
 
 def _topic(
-    wanted: OffsetCommitRequestTopic | OffsetCommitResponseTopic,
+    topic: OffsetCommitRequestTopic | OffsetCommitResponseTopic,
     version: int,
     partitions: list[OffsetCommitResponsePartition],
 ) -> OffsetCommitResponseTopic:
     """A topic in the response, by id or by name like in the request."""
     if version >= TOPIC_IDS_SINCE:
-        return OffsetCommitResponseTopic(topic_id=wanted.topic_id, partitions=partitions)
-    return OffsetCommitResponseTopic(name=wanted.name, partitions=partitions)
+        return OffsetCommitResponseTopic(topic_id=topic.topic_id, partitions=partitions)
+    return OffsetCommitResponseTopic(name=topic.name, partitions=partitions)
 
 
 class PendingZookeeperCommit(msgspec.Struct):
@@ -122,26 +122,32 @@ def handle(machine: Machine, request: Request) -> Decision:
     responses = CommitResponses()
     accepted = []
     version = request.header.request_api_version
-    for wanted in body.topics:
-        topic = _topic_of(machine, wanted, version)
-        if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
-            if not wanted.partitions:
-                responses.refuse_topic(_topic(wanted, version, []))
-            _refuse(responses, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
+    for request_topic in body.topics:
+        topic = _topic_of(machine, request_topic, version)
+        if machine.has_authorizer and not _may_read(machine, request, request_topic, topic):
+            if not request_topic.partitions:
+                responses.refuse_topic(_topic(request_topic, version, []))
+            _refuse(
+                responses,
+                request_topic,
+                version,
+                request_topic.partitions,
+                Error.TOPIC_AUTHORIZATION_FAILED,
+            )
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
-        if topic is None and not wanted.partitions:
-            responses.refuse_topic(_topic(wanted, version, []))
+        if topic is None and not request_topic.partitions:
+            responses.refuse_topic(_topic(request_topic, version, []))
         known = []
-        for partition in wanted.partitions:
+        for partition in request_topic.partitions:
             if 0 <= partition.partition_index < partition_count:
                 known.append(partition)
                 continue
             by_id = topic is None and version >= TOPIC_IDS_SINCE
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            _refuse(responses, wanted, version, [partition], unknown)
+            _refuse(responses, request_topic, version, [partition], unknown)
         if topic is not None and known:
-            accepted.append(_Accepted(wanted, topic, known))
+            accepted.append(_Accepted(request_topic, topic, known))
     if accepted and isinstance(machine, Broker) and zookeeper_offsets.is_enabled(machine):
         return _write_to_zookeeper(machine, request, accepted, responses.topics)
     records = _commit(machine, request, accepted, responses) if accepted else []
@@ -202,17 +208,17 @@ def _refused(state: PendingZookeeperCommit, version: int) -> list[OffsetCommitRe
 
 
 def _may_read(
-    broker: Machine, request: Request, wanted: OffsetCommitRequestTopic, topic: Topic | None
+    broker: Machine, request: Request, request_topic: OffsetCommitRequestTopic, topic: Topic | None
 ) -> bool:
     """Check READ on the topic; an unknown id is not checked."""
     is_unknown_id = topic is None and request.version >= TOPIC_IDS_SINCE
-    name = wanted.name if topic is None else topic.name
+    name = request_topic.name if topic is None else topic.name
     return is_unknown_id or broker.allows_topic(request, Operation.READ, name)
 
 
 def _refuse(
     responses: "CommitResponses",
-    wanted: OffsetCommitRequestTopic,
+    topic: OffsetCommitRequestTopic,
     version: int,
     partitions: list[OffsetCommitRequestPartition],
     error: Error,
@@ -220,20 +226,18 @@ def _refuse(
     """Reject some partitions of a topic without the coordinator."""
     for each in partitions:
         if version >= TOPIC_IDS_SINCE:
-            responses.refuse(UNSET, each.partition_index, error, wanted.topic_id)
+            responses.refuse(UNSET, each.partition_index, error, topic.topic_id)
         else:
-            responses.refuse(wanted.name, each.partition_index, error)
+            responses.refuse(topic.name, each.partition_index, error)
 
 
 def _failed(
     topics: list[OffsetCommitRequestTopic], version: int, error: Error
 ) -> list[OffsetCommitResponseTopic]:
     failed = []
-    for wanted in topics:
-        partitions = [
-            _partition_response(each.partition_index, error) for each in wanted.partitions
-        ]
-        failed.append(_topic(wanted, version, partitions))
+    for topic in topics:
+        partitions = [_partition_response(each.partition_index, error) for each in topic.partitions]
+        failed.append(_topic(topic, version, partitions))
     return failed
 
 
@@ -321,10 +325,10 @@ def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitReque
         classic_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 
-def _topic_of(broker: Machine, wanted: OffsetCommitRequestTopic, version: int) -> Topic | None:
+def _topic_of(broker: Machine, topic: OffsetCommitRequestTopic, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
-        return broker.topic_by_id(wanted.topic_id)
-    return broker.topic_by_name(wanted.name)
+        return broker.topic_by_id(topic.topic_id)
+    return broker.topic_by_name(topic.name)
 
 
 def _is_null(partition: OffsetCommitRequestPartition) -> bool:
@@ -401,11 +405,11 @@ class CommitResponses:
             self.topics = by_coordinator
             return
         for topic in by_coordinator:
-            known = self._by_topic.get((topic.name, topic.topic_id))
-            if known is None:
+            response_topic = self._by_topic.get((topic.name, topic.topic_id))
+            if response_topic is None:
                 self._add(topic)
             else:
-                known.partitions.extend(topic.partitions)
+                response_topic.partitions.extend(topic.partitions)
 
     def _add(self, topic: OffsetCommitResponseTopic) -> None:
         self.topics.append(topic)

@@ -116,7 +116,7 @@ def handle(machine: Machine, request: Request) -> Decision:
         elsewhere = _kept_elsewhere(machine, request, requested)
         if elsewhere:
             return _forward(machine, request, requested, elsewhere)
-    responses = [_group(machine, request, wanted) for wanted in requested]
+    responses = [_group(machine, request, group) for group in requested]
     return Decision(
         records=[record for response in responses for record in _renewed(machine, response)],
         response=_response(request.version, responses, body.topics),
@@ -159,11 +159,11 @@ def _kept_elsewhere(
     )
     if not may_forward or request.is_from_machine:
         return found
-    for place, wanted in enumerate(requested):
-        keeper = zookeeper_offsets.offset_store(broker, wanted.group_id)
+    for place, group in enumerate(requested):
+        keeper = zookeeper_offsets.offset_store(broker, group.group_id)
         if keeper is None or keeper == broker.id:
             continue
-        if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+        if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             found.setdefault(keeper, []).append(place)
     return found
 
@@ -176,23 +176,23 @@ def _forward(
 ) -> Decision:
     """Request groups from their coordinators; read local ones now."""
     state = Forwarded([], awaited, [], request.body.topics)
-    if any(wanted.topics is None for wanted in requested):
+    if any(group.topics is None for group in requested):
         hidden = broker.denied_topics(request, Operation.DESCRIBE, broker.topic_names())
         state.hidden = sorted(hidden)
     elsewhere = {place for places in awaited.values() for place in places}
     sent = dict[int, OffsetFetchRequestGroup]()
-    for place, wanted in enumerate(requested):
+    for place, group in enumerate(requested):
         if place not in elsewhere:
-            state.responses.append(_group(broker, request, wanted))
+            state.responses.append(_group(broker, request, group))
             continue
-        seen, refused = _split_topics(broker, request, wanted.topics or [])
+        seen, refused = _split_topics(broker, request, group.topics or [])
         state.responses.append(
             OffsetFetchResponseGroup(
-                group_id=wanted.group_id, topics=refused, error_code=Error.COORDINATOR_NOT_AVAILABLE
+                group_id=group.group_id, topics=refused, error_code=Error.COORDINATOR_NOT_AVAILABLE
             )
         )
-        topics = None if wanted.topics is None else [topic for topic, _ in seen]
-        sent[place] = msgspec.structs.replace(wanted, topics=topics)
+        topics = None if group.topics is None else [topic for topic, _ in seen]
+        sent[place] = msgspec.structs.replace(group, topics=topics)
     version = max(request.version, GROUPS_SINCE)
     messages = []
     for coordinator, places in awaited.items():
@@ -247,28 +247,32 @@ def _not_coordinator(
 
 
 def _group(
-    broker: Machine, request: Request, wanted: OffsetFetchRequestGroup
+    broker: Machine, request: Request, request_group: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
-    if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+    if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, request_group.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
         is_new = internal_topics.on_first_use(broker)
         error = (
-            Error.NONE if is_new else zookeeper_offsets.offset_store_error(broker, wanted.group_id)
+            Error.NONE
+            if is_new
+            else zookeeper_offsets.offset_store_error(broker, request_group.group_id)
         )
     if error is not Error.NONE:
-        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
-    group = groups.find(broker, wanted.group_id) if isinstance(broker, Broker) else None
+        return OffsetFetchResponseGroup(group_id=request_group.group_id, error_code=error)
+    group = groups.find(broker, request_group.group_id) if isinstance(broker, Broker) else None
     if group is not None:
-        error = kind_of(group).fetch_error(group, wanted.member_id, wanted.member_epoch)
+        error = kind_of(group).fetch_error(
+            group, request_group.member_id, request_group.member_epoch
+        )
         if error is not Error.NONE:
-            return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
-    reader = _Reader(broker, wanted.group_id, request.body.require_stable)
-    if wanted.topics is None:
+            return OffsetFetchResponseGroup(group_id=request_group.group_id, error_code=error)
+    reader = _Reader(broker, request_group.group_id, request.body.require_stable)
+    if request_group.topics is None:
         topics = _all_topics(broker, request, reader)
     else:
-        topics = _topics(broker, request, reader, wanted.topics)
-    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
+        topics = _topics(broker, request, reader, request_group.topics)
+    return OffsetFetchResponseGroup(group_id=request_group.group_id, topics=topics)
 
 
 class _Reader:
@@ -341,11 +345,11 @@ def _all_topics(
     for name, partitions in known_to_all:
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
             continue
-        known = broker.topic_by_name(name)
+        topic = broker.topic_by_name(name)
         topics.append(
             OffsetFetchResponseTopics(
                 name=name,
-                topic_id=known.topic_id if known is not None else ZERO_UUID,
+                topic_id=topic.topic_id if topic is not None else ZERO_UUID,
                 partitions=[reader.offset(name, p) for p in partitions],
             )
         )
@@ -353,10 +357,13 @@ def _all_topics(
 
 
 def _topics(
-    broker: Machine, request: Request, reader: _Reader, wanted: list[OffsetFetchRequestTopics]
+    broker: Machine,
+    request: Request,
+    reader: _Reader,
+    request_topics: list[OffsetFetchRequestTopics],
 ) -> list[OffsetFetchResponseTopics]:
     """Return offsets; unknown or unauthorized topics come last."""
-    seen, refused = _split_topics(broker, request, wanted)
+    seen, refused = _split_topics(broker, request, request_topics)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
@@ -369,11 +376,11 @@ def _topics(
 
 
 def _split_topics(
-    broker: Machine, request: Request, wanted: list[OffsetFetchRequestTopics]
+    broker: Machine, request: Request, topics: list[OffsetFetchRequestTopics]
 ) -> tuple[list[tuple[OffsetFetchRequestTopics, str]], list[OffsetFetchResponseTopics]]:
     """Return visible topics with their names, and errors of the others."""
     seen, refused = [], []
-    for topic in wanted:
+    for topic in topics:
         name = topic.name
         if request.version >= TOPIC_IDS_SINCE:
             known = broker.topic_by_id(topic.topic_id)
@@ -388,13 +395,13 @@ def _split_topics(
     return seen, refused
 
 
-def _failed(wanted: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
+def _failed(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
     partitions = [
         OffsetFetchResponsePartitions(partition_index=partition, error_code=error)
-        for partition in wanted.partition_indexes
+        for partition in topic.partition_indexes
     ]
     return OffsetFetchResponseTopics(
-        name=wanted.name, topic_id=wanted.topic_id, partitions=partitions
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
     )
 
 

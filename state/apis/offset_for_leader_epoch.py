@@ -33,51 +33,53 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: OffsetForLeaderEpochRequest = request.body
     denied: Set[str] = frozenset()
     if not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
-        names = (wanted.topic for wanted in body.topics)
+        names = (topic.topic for topic in body.topics)
         denied = broker.denied_topics(request, Operation.DESCRIBE, names)
     results = [
         OffsetForLeaderTopicResult(
-            topic=wanted.topic,
-            partitions=[_partition(broker, wanted.topic, each) for each in wanted.partitions],
+            topic=topic.topic,
+            partitions=[_partition(broker, topic.topic, each) for each in topic.partitions],
         )
-        for wanted in body.topics
-        if wanted.topic not in denied
+        for topic in body.topics
+        if topic.topic not in denied
     ]
-    results += [_denied(wanted) for wanted in body.topics if wanted.topic in denied]
+    results += [_denied(topic) for topic in body.topics if topic.topic in denied]
     return Decision(response=OffsetForLeaderEpochResponse(topics=results))
 
 
 def _partition(
-    broker: Broker, name: str, wanted: OffsetForLeaderPartition
+    broker: Broker, name: str, partition: OffsetForLeaderPartition
 ) -> OffsetForLeaderEpochResponseEpochEndOffset:
     topic = broker.topic_by_name(name)
-    if topic is None or not 0 <= wanted.partition < len(topic.partitions):
-        return _refused(wanted, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    if broker.has_lost(topic.topic_id, wanted.partition):
-        return _refused(wanted, Error.KAFKA_STORAGE_ERROR)
-    error = broker.leader_error(topic.partitions[wanted.partition], wanted.current_leader_epoch)
+    if topic is None or not 0 <= partition.partition < len(topic.partitions):
+        return _refused(partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker.has_lost(topic.topic_id, partition.partition):
+        return _refused(partition, Error.KAFKA_STORAGE_ERROR)
+    error = broker.leader_error(
+        topic.partitions[partition.partition], partition.current_leader_epoch
+    )
     if error is not Error.NONE:
-        return _refused(wanted, error)
-    log = broker.log(topic.topic_id, wanted.partition)
+        return _refused(partition, error)
+    log = broker.log(topic.topic_id, partition.partition)
     if log is None:
-        return _refused(wanted, Error.NOT_LEADER_OR_FOLLOWER)
-    end = end_of_epoch(log, wanted.leader_epoch)
+        return _refused(partition, Error.NOT_LEADER_OR_FOLLOWER)
+    end = end_of_epoch(log, partition.leader_epoch)
     return OffsetForLeaderEpochResponseEpochEndOffset(
-        partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+        partition=partition.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )
 
 
-def _denied(wanted: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+def _denied(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
     error = Error.TOPIC_AUTHORIZATION_FAILED
-    partitions = [_refused(each, error) for each in wanted.partitions]
-    return OffsetForLeaderTopicResult(topic=wanted.topic, partitions=partitions)
+    partitions = [_refused(each, error) for each in topic.partitions]
+    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
 
 
 def _refused(
-    wanted: OffsetForLeaderPartition, error: Error
+    partition: OffsetForLeaderPartition, error: Error
 ) -> OffsetForLeaderEpochResponseEpochEndOffset:
     return OffsetForLeaderEpochResponseEpochEndOffset(
-        error_code=int(error), partition=wanted.partition
+        error_code=int(error), partition=partition.partition
     )
 
 

@@ -283,8 +283,8 @@ def _beginnings(
             if not batch.is_transactional or batch.producer_id == producers.NO_PRODUCER_ID:
                 continue
             tail = tail_of(broker, topic.topic_id, partition.index)
-            known = tail.producer(batch.producer_id) if tail is not None else None
-            if producers.is_ongoing(known, batch.producer_epoch):
+            producer = tail.producer(batch.producer_id) if tail is not None else None
+            if producers.is_ongoing(producer, batch.producer_epoch):
                 continue
             if _record_set_error(version, partition) is NONE:
                 yield topic, partition
@@ -541,8 +541,8 @@ def _append(
         if batch.is_transactional:
             place = (log.topic_id, log.partition, producer_id)
             verification = verifications.find(broker, *place)
-        known = tail.producer(producer_id)
-        check = producers.check(known, batch, rules.producers, verification)
+        producer = tail.producer(producer_id)
+        check = producers.check(producer, batch, rules.producers, verification)
         if check.duplicate is not None:
             return _repeated(tail, produced, check.duplicate)
         if check is not producers.ACCEPTED:

@@ -185,7 +185,7 @@ def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPart
     connection = request.connection
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id, epoch = body.group_id, body.member_id, body.share_session_epoch
-    wanted = [
+    places = [
         (topic.topic_id, each.partition_index) for topic in body.topics for each in topic.partitions
     ]
     if epoch == FIRST_EPOCH:
@@ -193,14 +193,14 @@ def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPart
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
             effects.messages += share_partitions.reload_group(broker, group_id)
-        opened = (broker, group_id, member_id, wanted, connection)
+        opened = (broker, group_id, member_id, places, connection)
         if not share_sessions.open_session(*opened):
             idle = share_sessions.idle_session(broker)
             if idle is None:
                 return Error.SHARE_SESSION_LIMIT_REACHED
             joined(close(broker, *idle), effects)
             share_sessions.open_session(*opened)
-        return list(dict.fromkeys(wanted))
+        return list(dict.fromkeys(places))
     session = share_sessions.continue_session(broker, group_id, member_id, epoch)
     if isinstance(session, Error):
         return session
@@ -209,7 +209,7 @@ def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPart
     forgotten = [
         (topic.topic_id, each) for topic in body.forgotten_topics_data for each in topic.partitions
     ]
-    session.update(wanted, forgotten)
+    session.update(places, forgotten)
     return [each.place for each in session.partitions]
 
 
@@ -323,10 +323,10 @@ def _respond(broker: Broker, request: AnyRequest, state: DelayedShareFetch) -> D
     if throttle:
         shown = []
     elif state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
-        known = share_sessions.find(broker, read.group_id, read.member_id)
-        if known is not None and known.epoch != state.epoch % (2**31 - 1) + 1:
+        session = share_sessions.find(broker, read.group_id, read.member_id)
+        if session is not None and session.epoch != state.epoch % (2**31 - 1) + 1:
             return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
-        shown = [each for each in shown if _is_shown(broker, read, known is not None, each)]
+        shown = [each for each in shown if _is_shown(broker, read, session is not None, each)]
     responses = _in_order(broker, shown)
     for outcome in state.outcomes:
         result = responses.setdefault(
@@ -467,11 +467,11 @@ def _resume(broker: Broker, waited: PendingRequest, effects: Decision) -> None:
 
 def disconnected(broker: Broker, connection: str) -> Decision:
     """Close the session that the ended connection opened."""
-    known = share_sessions.session_of_connection(broker, connection)
-    if known is None:
+    session_key = share_sessions.session_of_connection(broker, connection)
+    if session_key is None:
         return Decision()
-    session = share_sessions.find(broker, *known)
-    assert session is not None, known
+    session = share_sessions.find(broker, *session_key)
+    assert session is not None, session_key
     table = broker.tables.pending
     for cached in session.partitions:
         for event_id in pending.watchers(table, broker.log_key(*cached.place)):
@@ -481,7 +481,7 @@ def disconnected(broker: Broker, connection: str) -> Decision:
             state = _state_of(waited)
             state.is_lost = True
             pending.keep_state(table, event_id, msgspec.msgpack.encode(state))
-    return close(broker, *known)
+    return close(broker, *session_key)
 
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:

@@ -39,7 +39,6 @@ from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH
 from brokertwin.state.groups.share_group_coordinator import (
     ShareGroupCoordinator,
-    ShareHeartbeat,
     ShareHeartbeatResult,
 )
 
@@ -51,7 +50,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     coordinator = share_group_coordinator.find(broker, body.group_id, body.member_epoch)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
-    beat = coordinator.heartbeat(_heartbeat_of(request))
+    beat = coordinator.heartbeat(request)
     response = ShareGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
@@ -91,18 +90,6 @@ def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     if body.member_epoch == JOIN_EPOCH and not body.subscribed_topic_names:
         return "SubscribedTopicNames must be set in first request."
     return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None
-
-
-def _heartbeat_of(request: Request) -> ShareHeartbeat:
-    body: ShareGroupHeartbeatRequest = request.body
-    return ShareHeartbeat(
-        member_id=body.member_id,
-        member_epoch=body.member_epoch,
-        rack_id=body.rack_id,
-        topic_names=body.subscribed_topic_names,
-        client_id=request.header.client_id or "",
-        client_host=f"/{request.host}",
-    )
 
 
 def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator) -> Decision:

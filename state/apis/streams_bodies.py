@@ -42,9 +42,9 @@ def endpoint_of(endpoint: StreamsEndpoint | None) -> Endpoint | None:
     return None if endpoint is None else Endpoint(endpoint.host, endpoint.port)
 
 
-def endpoint_response(known: Endpoint | None) -> StreamsEndpoint | None:
+def endpoint_response(endpoint: Endpoint | None) -> StreamsEndpoint | None:
     """Convert a record's endpoint to a response's."""
-    return None if known is None else StreamsEndpoint(host=known.host, port=known.port)
+    return None if endpoint is None else StreamsEndpoint(host=endpoint.host, port=endpoint.port)
 
 
 def tasks_of(task_ids: list[StreamsTaskIds]) -> Tasks:
@@ -71,10 +71,10 @@ def sorted_tasks(tasks: Mapping[str, Iterable[int]]) -> list[StreamsTaskIds]:
 
 
 def endpoint_partitions(
-    known: list[EndpointPartitions] | None,
+    endpoints: list[EndpointPartitions] | None,
 ) -> list[EndpointToPartitions] | None:
     """Convert the partitions of each instance to a response's."""
-    if known is None:
+    if endpoints is None:
         return None
     return [
         EndpointToPartitions(
@@ -82,7 +82,7 @@ def endpoint_partitions(
             active_partitions=_topic_partitions(each.active),
             standby_partitions=_topic_partitions(each.standby),
         )
-        for each in known
+        for each in endpoints
     ]
 
 

@@ -65,8 +65,8 @@ def _topology(
     assert group.topology is not None, group.group_id
     parts = configured.subtopologies if configured is not None and configured.is_ready else None
     if parts is None:
-        given = sorted(group.topology.subtopologies, key=lambda part: part.subtopology_id)
-        described = [_as_given(part) for part in given]
+        subtopologies = sorted(group.topology.subtopologies, key=lambda part: part.subtopology_id)
+        described = [_as_given(part) for part in subtopologies]
         return StreamsGroupDescribeResponseTopology(
             epoch=group.topology.epoch, subtopologies=described
         )
@@ -96,12 +96,14 @@ def _internal(topics: dict[str, StreamsInternalTopic]) -> list[StreamsTopicInfo]
 
 
 def _as_given(part: Subtopology) -> StreamsGroupDescribeResponseSubtopology:
-    given = msgspec.convert(part, StreamsGroupDescribeResponseSubtopology, from_attributes=True)
-    given.source_topics.sort()
-    given.repartition_sink_topics.sort()
-    given.repartition_source_topics.sort(key=lambda topic: topic.name)
-    given.state_changelog_topics.sort(key=lambda topic: topic.name)
-    return given
+    subtopology = msgspec.convert(
+        part, StreamsGroupDescribeResponseSubtopology, from_attributes=True
+    )
+    subtopology.source_topics.sort()
+    subtopology.repartition_sink_topics.sort()
+    subtopology.repartition_source_topics.sort(key=lambda topic: topic.name)
+    subtopology.state_changelog_topics.sort(key=lambda topic: topic.name)
+    return subtopology
 
 
 def _topics_in(described: StreamsGroupDescribeResponseDescribedGroup) -> set[str]:
@@ -121,7 +123,7 @@ def _topics_in(described: StreamsGroupDescribeResponseDescribedGroup) -> set[str
 def _member(
     member: StreamsMember, target: TargetTasks | None
 ) -> StreamsGroupDescribeResponseMember:
-    wanted = target or TargetTasks()
+    tasks = target or TargetTasks()
     tags = {
         name: member.client_tags[name]
         for name in hash_order(member.client_tags, len(member.client_tags))
@@ -143,9 +145,9 @@ def _member(
             warmup_tasks=sorted_tasks(member.assigned.warmup),
         ),
         target_assignment=StreamsGroupDescribeResponseAssignment(
-            active_tasks=sorted_tasks(wanted.active),
-            standby_tasks=sorted_tasks(wanted.standby),
-            warmup_tasks=sorted_tasks(wanted.warmup),
+            active_tasks=sorted_tasks(tasks.active),
+            standby_tasks=sorted_tasks(tasks.standby),
+            warmup_tasks=sorted_tasks(tasks.warmup),
         ),
     )
 

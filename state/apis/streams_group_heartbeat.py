@@ -199,12 +199,12 @@ def _check_changelogs(body: StreamsGroupHeartbeatRequest) -> None:
             raise Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
 
 
-def _tags(given: list[StreamsKeyValue] | None) -> dict[str, str] | Refused | None:
+def _tags(pairs: list[StreamsKeyValue] | None) -> dict[str, str] | Refused | None:
     """Return a member's tags; Kafka fails on duplicate keys."""
-    if given is None:
+    if pairs is None:
         return None
-    tags = {each.key: each.value for each in given}
-    return tags if len(tags) == len(given) else Refused(Error.UNKNOWN_SERVER_ERROR)
+    tags = {each.key: each.value for each in pairs}
+    return tags if len(tags) == len(pairs) else Refused(Error.UNKNOWN_SERVER_ERROR)
 
 
 def _heartbeat_of(request: Request) -> StreamsHeartbeat:

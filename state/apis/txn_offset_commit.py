@@ -194,10 +194,14 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if not _needs_verification(broker, version):
         return _commit(broker, state, version)
     body = state.body
-    known = _known(broker, body)
-    if known is not None and body.producer_epoch < known.producer_epoch:
+    metadata = _known(broker, body)
+    if metadata is not None and body.producer_epoch < metadata.producer_epoch:
         return _respond(state, Error.INVALID_PRODUCER_EPOCH)
-    if known is not None and body.producer_epoch == known.producer_epoch and _is_open(broker, body):
+    if (
+        metadata is not None
+        and body.producer_epoch == metadata.producer_epoch
+        and _is_open(broker, body)
+    ):
         return _commit(broker, state, version)
     batch = Batch(
         base_offset=-1,
@@ -280,8 +284,8 @@ def _write_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
         return Error.NONE
     if body.producer_epoch == producers.NO_PRODUCER_EPOCH:
         return Error.UNKNOWN_SERVER_ERROR
-    known = _known(broker, body)
-    is_old = known is not None and body.producer_epoch < known.producer_epoch
+    metadata = _known(broker, body)
+    is_old = metadata is not None and body.producer_epoch < metadata.producer_epoch
     return Error.INVALID_PRODUCER_EPOCH if is_old else Error.NONE
 
 
@@ -353,8 +357,8 @@ def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> 
 
 def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[str, Uuid, int]]:
     """Return the partitions with valid metadata."""
-    known = {topic.name: broker.topic_by_name(topic.name) for topic in body.topics}
-    ids = {name: topic.topic_id for name, topic in known.items() if topic is not None}
+    topics = {topic.name: broker.topic_by_name(topic.name) for topic in body.topics}
+    ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
     return [
         (topic.name, ids.get(topic.name, ZERO_UUID), partition.partition_index)
         for topic in body.topics

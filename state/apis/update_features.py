@@ -40,8 +40,8 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.ALTER):
         raise Refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     updates = {update.feature: update for update in body.feature_updates}
-    given = controller.cell.broker_settings
-    levels = features.finalized(controller, given)
+    broker_settings = controller.cell.broker_settings
+    levels = features.finalized(controller, broker_settings)
     for name in hash_order(updates, len(updates)):
         fault = _fault(controller, updates[name], levels.get(name, 0), request.version)
         if fault is not None:
@@ -93,14 +93,14 @@ _LOSSES = {
 
 def _support_error(controller: Controller, name: str, level: int) -> str | None:
     """Return the error of an unsupported level, first the controller's."""
-    known = features.supported(controller.cell.broker_settings).get(name)
+    levels = features.supported(controller.cell.broker_settings).get(name)
     who = f"Local controller {controller.cell.brokers[0]}"
-    if known is None:
+    if levels is None:
         if level == 0:
             return f"Feature {name} not found."
         return f"{who} does not support this feature."
-    if not known.first <= level <= known.last:
-        return f"{who} only supports versions {known.first}-{known.last}"
+    if not levels.first <= level <= levels.last:
+        return f"{who} only supports versions {levels.first}-{levels.last}"
     return None
 
 

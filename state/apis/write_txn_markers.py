@@ -160,22 +160,22 @@ class _Writer:
 
     def _check(self, marker: WritableTxnMarker, log: Log, batch: Batch) -> Error:
         """Check the producer's state, and update it if the marker is valid."""
-        known = self._known((log.topic_id, log.partition), marker.producer_id)
-        error = producers.check_marker(known, batch, marker.transaction_version)
+        producer = self._known((log.topic_id, log.partition), marker.producer_id)
+        error = producers.check_marker(producer, batch, marker.transaction_version)
         if error is Error.NONE:
-            producers.update(known, batch)
+            producers.update(producer, batch)
         return error
 
     def _known(self, place: tuple[Uuid, int], producer_id: int) -> ProducerStateEntry:
         """Copy the producer's state, including this request's markers."""
-        known = self._producers.get((*place, producer_id))
-        if known is None:
+        producer = self._producers.get((*place, producer_id))
+        if producer is None:
             key = producers.producer_key(self._broker.id, *place, producer_id)
             stored = (
                 self._broker.tables.producers.get(key, ProducerStateEntry) or ProducerStateEntry()
             )
-            known = self._producers[(*place, producer_id)] = msgspec.structs.replace(stored)
-        return known
+            producer = self._producers[(*place, producer_id)] = msgspec.structs.replace(stored)
+        return producer
 
 
 API = Api(

@@ -198,15 +198,16 @@ def api_of(header: RequestHeader, settings: BrokerSettings) -> Api:
             return api
         if last < version <= api.kafka.last_in(settings.is_4_4):
             return api
-    known = api_of_key(key)
-    if known is UNKNOWN:
+    kafka_api = api_of_key(key)
+    if kafka_api is UNKNOWN:
         raise EventRefusedError(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
-    if not known.first <= version <= known.last:
+    if not kafka_api.first <= version <= kafka_api.last:
         raise EventRefusedError(
             Reason.UNSUPPORTED_VERSION,
-            f"{known.name} has the versions {known.first} to {known.last}, not {version}",
+            f"{kafka_api.name} has the versions {kafka_api.first} to {kafka_api.last},"
+            f" not {version}",
         )
-    raise EventRefusedError(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+    raise EventRefusedError(Reason.NOT_BUILT, f"{kafka_api.name} (key {key}, version {version})")
 
 
 def internal_request(api: Api, message: Message, cause: Event | None) -> Request:

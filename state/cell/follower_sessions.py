@@ -57,16 +57,16 @@ def client_id(follower: int, fetcher: int) -> str:
 
 def note_request(broker: Broker, fetch: ReplicaFetch, nonce: str) -> None:
     table = broker.tables.fetch_sessions
-    known = table.get(_key(broker, fetch.sender, fetch.fetcher), FollowerSession)
+    follower_session = table.get(_key(broker, fetch.sender, fetch.fetcher), FollowerSession)
     epoch = broker.registration(fetch.sender).epoch
     if (
-        known is None
-        or known.broker_epoch != epoch
-        or session_key(broker.id, known.session_id) not in table
+        follower_session is None
+        or follower_session.broker_epoch != epoch
+        or session_key(broker.id, follower_session.session_id) not in table
     ):
         _create(broker, fetch, nonce, epoch)
         return
-    session_id, new = known.session_id, []
+    session_id, new = follower_session.session_id, []
     for each in fetch.partitions:
         key = f"{broker.id}/cached/{session_id}/{each.topic_id}/{each.partition}"
         if key not in table:
@@ -98,9 +98,9 @@ def forget(broker: Broker, topic: Topic, number: int, followers: Iterable[int]) 
     table, identity = broker.tables.fetch_sessions, f"{topic.topic_id}/{number}"
     fetcher = fetchers.fetcher_id(topic.name, number, broker.settings.num_replica_fetchers)
     for follower in followers:
-        known = table.get(_key(broker, follower, fetcher), FollowerSession)
-        if known and partition_key(broker.id, known.session_id, identity) in table:
-            _continue(broker, known.session_id, [], [identity])
+        session = table.get(_key(broker, follower, fetcher), FollowerSession)
+        if session and partition_key(broker.id, session.session_id, identity) in table:
+            _continue(broker, session.session_id, [], [identity])
 
 
 def _key(broker: Broker, follower: int, fetcher: int) -> str:
@@ -137,8 +137,8 @@ def _continue(
 ) -> None:
     session = broker.tables.fetch_sessions.get(session_key(broker.id, session_id), FetchSession)
     assert session is not None, session_id
-    wanted = {each.identity: each for each in new}
-    _cache(broker).open(session_id, session.epoch, TOPIC_ID_VERSION, wanted, forgotten)
+    by_identity = {each.identity: each for each in new}
+    _cache(broker).open(session_id, session.epoch, TOPIC_ID_VERSION, by_identity, forgotten)
 
 
 def _followed(broker: Broker, follower: int, fetcher: int) -> dict[str, FetchPartition]:
@@ -148,25 +148,25 @@ def _followed(broker: Broker, follower: int, fetcher: int) -> dict[str, FetchPar
         for number, partition in enumerate(topic.partitions):
             is_followed = partition.leader == broker.id and follower in partition.replicas
             if is_followed and fetchers.fetcher_id(topic.name, number, count) == fetcher:
-                wanted = ReplicaFetchPartition(
+                fetch_partition = ReplicaFetchPartition(
                     topic.topic_id, number, 0, 0, partition.leader_epoch, -1
                 )
-                requested = _requested(broker, wanted)
+                requested = _requested(broker, fetch_partition)
                 partitions[requested.identity] = requested
     return partitions
 
 
-def _requested(broker: Broker, wanted: ReplicaFetchPartition) -> FetchPartition:
-    topic = broker.topic_by_id(wanted.topic_id)
+def _requested(broker: Broker, partition: ReplicaFetchPartition) -> FetchPartition:
+    topic = broker.topic_by_id(partition.topic_id)
     return FetchPartition(
-        wanted.topic_id,
+        partition.topic_id,
         topic.name if topic is not None else "",
-        wanted.partition,
-        wanted.fetch_offset,
+        partition.partition,
+        partition.fetch_offset,
         broker.settings.replica_fetch_max_bytes,
-        wanted.log_start_offset,
-        wanted.leader_epoch,
-        wanted.last_fetched_epoch,
+        partition.log_start_offset,
+        partition.leader_epoch,
+        partition.last_fetched_epoch,
     )
 
 

@@ -142,6 +142,6 @@ def take_over(broker: Broker, place: Place) -> None:
                 kinds.load(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC:
         known_ids = transactional_ids.all_ids(broker)
-        for transactional_id, known in known_ids:
+        for transactional_id, metadata in known_ids:
             if partition_for(transactional_id, count) == place[1]:
-                transactional_ids.schedule_check(broker, transactional_id, known)
+                transactional_ids.schedule_check(broker, transactional_id, metadata)

@@ -30,13 +30,13 @@ _CONTROLLERS = ("controller", "store")
 
 
 def resharded(
-    cells: Mapping[str, Columns], wanted: Mapping[str, list[int]]
+    cells: Mapping[str, Columns], brokers_by_cluster: Mapping[str, list[int]]
 ) -> dict[str, dict[str, bytes]] | str:
     """Return the state of a cluster in other cells.
 
     Args:
         cells: the former cells' columns, by name.
-        wanted: the new cells' names and brokers, all of the cluster; the first has the controller.
+        brokers_by_cluster: the new cells' brokers by name; the first cell has the controller.
 
     Returns:
         The new cells' columns by name, or a sentence that says why resharding is impossible now.
@@ -52,10 +52,12 @@ def resharded(
     if why is not None:
         return why
     now = max(msgspec.msgpack.decode(columns["meta"], type=Meta).now for columns in cells.values())
-    cell_of = {str(broker): name for name, brokers in wanted.items() for broker in brokers}
-    cell_of |= dict.fromkeys(_CONTROLLERS, next(iter(wanted)))
+    cell_of = {
+        str(broker): name for name, brokers in brokers_by_cluster.items() for broker in brokers
+    }
+    cell_of |= dict.fromkeys(_CONTROLLERS, next(iter(brokers_by_cluster)))
     dealt: dict[str, dict[str, Items]] = {
-        name: {each: {} for each in TABLE_NAMES} for name in wanted
+        name: {each: {} for each in TABLE_NAMES} for name in brokers_by_cluster
     }
     for former in tables.values():
         for table, items in former.items():

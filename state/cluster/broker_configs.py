@@ -31,8 +31,8 @@ def apply_feature(at: MachineTables, record: FeatureLevelChanged) -> None:
     at.tables.metadata.derived.pop(_DERIVED, None)
 
 
-def settings_of(at: MachineTables, broker: int, given: BrokerSettings) -> BrokerSettings:
-    """Settings in effect at a broker or the controller; `given` are its static ones."""
+def settings_of(at: MachineTables, broker: int, broker_settings: BrokerSettings) -> BrokerSettings:
+    """Settings in effect at a broker or the controller; `broker_settings` are its static ones."""
     derived = at.tables.metadata.derived
     kept: dict[tuple[int, int], BrokerSettings | None] | None = derived.get(_DERIVED)
     if kept is None:
@@ -44,9 +44,9 @@ def settings_of(at: MachineTables, broker: int, given: BrokerSettings) -> Broker
         of_broker = of_resource(at, str(broker))
         settings = None
         if of_cluster or of_broker:
-            settings = dynamic_configs.layered(given, of_cluster, of_broker)
+            settings = dynamic_configs.layered(broker_settings, of_cluster, of_broker)
         levels = features.changed(at)
         if levels:
-            settings = features.in_settings(settings or given, levels)
+            settings = features.in_settings(settings or broker_settings, levels)
         kept[at.id, broker] = settings
-    return given if settings is None else settings
+    return broker_settings if settings is None else settings

@@ -47,8 +47,8 @@ def _images(
         yield from _image(tables.of(machine), topics[machine])
         yield from access.check(tables.of(machine))
     alike = _group_alike(topics)
-    for members, known in alike:
-        yield from _partitions(machine_prefix(members[0]), known)
+    for members, images in alike:
+        yield from _partitions(machine_prefix(members[0]), images)
     if not pending.is_metadata_late(tables.pending):
         others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
         yield from _images_agree(tables, machines[0], others, topics)

@@ -101,34 +101,34 @@ class _Known(NamedTuple):
 
 def find_or_create(broker: Broker, request: Request, instance_id: Uuid) -> ClientInstance:
     """The instance of a request, to be changed; matched again if necessary."""
-    table, known = broker.tables.client_instances, _known(broker)
+    table, instances = broker.tables.client_instances, _known(broker)
     counts = table.ensure(_counts_key(broker.id), InstanceCounts)
     counts.requests += 1
     found = table.get(_key(broker, instance_id), ClientInstance)
     if found is not None and _is_over(found, broker.now):
-        _drop(broker, known, instance_id)
+        _drop(broker, instances, instance_id)
         found = None
     if found is None or found.as_of < counts.changes:
         attributes = _attributes(request, instance_id) if found is None else found.attributes
         connections = [] if found is None else found.connections
         created = _matched(broker, instance_id, attributes, connections, counts.changes)
         table.put(_key(broker, instance_id), created)
-        _connect(broker, known, instance_id, request.connection)
+        _connect(broker, instances, instance_id, request.connection)
     instance = table.change(_key(broker, instance_id), ClientInstance)
     instance.used, instance.used_at = counts.requests, broker.now
-    known.order.pop(instance_id, None)
-    known.order[instance_id] = None
-    if len(known.order) > INSTANCES_MAX:
-        _drop(broker, known, next(iter(known.order)))
+    instances.order.pop(instance_id, None)
+    instances.order[instance_id] = None
+    if len(instances.order) > INSTANCES_MAX:
+        _drop(broker, instances, next(iter(instances.order)))
     return instance
 
 
 def forget_connection(broker: Broker, connection: str) -> None:
     if _counts_key(broker.id) in broker.tables.client_instances:
-        known = _known(broker)
-        instance_id = known.connections.get(connection)
+        instances = _known(broker)
+        instance_id = instances.connections.get(connection)
         if instance_id is not None:
-            _drop(broker, known, instance_id)
+            _drop(broker, instances, instance_id)
 
 
 def expired(broker: Broker) -> Iterable[Record]:
@@ -191,29 +191,29 @@ def _is_over(instance: ClientInstance, now: int) -> bool:
     return now - instance.used_at >= lives_ms
 
 
-def _drop(broker: Broker, known: _Known, instance_id: Uuid) -> None:
+def _drop(broker: Broker, instances: _Known, instance_id: Uuid) -> None:
     instance = broker.tables.client_instances.get(_key(broker, instance_id), ClientInstance)
     assert instance is not None, instance_id
     for connection in instance.connections:
-        del known.connections[connection]
-    del known.order[instance_id]
+        del instances.connections[connection]
+    del instances.order[instance_id]
     broker.tables.client_instances.drop(_key(broker, instance_id))
 
 
-def _connect(broker: Broker, known: _Known, instance_id: Uuid, connection: str) -> None:
+def _connect(broker: Broker, instances: _Known, instance_id: Uuid, connection: str) -> None:
     """Let a connection drop this instance, and no other."""
-    table, before = broker.tables.client_instances, known.connections.get(connection)
+    table, before = broker.tables.client_instances, instances.connections.get(connection)
     if before != instance_id:
         if before is not None:
             table.change(_key(broker, before), ClientInstance).connections.remove(connection)
         table.change(_key(broker, instance_id), ClientInstance).connections.append(connection)
-        known.connections[connection] = instance_id
+        instances.connections[connection] = instance_id
 
 
 def _attributes(request: Request, instance_id: Uuid) -> dict[str, str]:
     body: ClientSoftware = request.body
     port = body.client_source_port
-    known = {
+    attributes = {
         "client_instance_id": instance_id,
         "client_id": request.header.client_id,
         "client_software_name": body.client_software_name,
@@ -221,7 +221,7 @@ def _attributes(request: Request, instance_id: Uuid) -> dict[str, str]:
         "client_source_address": request.host or None,
         "client_source_port": None if port is None else str(port),
     }
-    return {name: text for name, text in known.items() if text is not None}
+    return {name: text for name, text in attributes.items() if text is not None}
 
 
 def _matched(
@@ -232,15 +232,15 @@ def _matched(
     as_of: int,
 ) -> ClientInstance:
     kind, interval_ms = given_configs.CLIENT_METRICS, client_metrics.DEFAULT_MS
-    wanted: JavaMap[str, None] = JavaMap(java_hash)
-    given = given_configs.everything(broker, kind)
-    for name in hash_order(sorted(given), len(given)):
-        each = client_metrics.subscription(given[name])
+    metric_names: JavaMap[str, None] = JavaMap(java_hash)
+    configs = given_configs.everything(broker, kind)
+    for name in hash_order(sorted(configs), len(configs)):
+        each = client_metrics.subscription(configs[name])
         if each.matches(attributes):
             interval_ms = min(interval_ms, each.interval_ms)
             for metric in JavaMap.holding(java_hash, dict.fromkeys(each.metrics)):
-                wanted[metric] = None
-    metrics = [ALL_METRICS] if ALL_METRICS in wanted else list(wanted)
+                metric_names[metric] = None
+    metrics = [ALL_METRICS] if ALL_METRICS in metric_names else list(metric_names)
     described = f"[{', '.join(metrics)}]{interval_ms}".encode()
     mixed = crc32c(described) ^ uuid_hash(instance_id)
     subscription_id = mixed - (1 << 32) if mixed >= 1 << 31 else mixed

@@ -194,10 +194,10 @@ def _change_broker(
         fault = _change(after, setting, _list_of_broker)
         if fault is not None:
             return ConfigOutcome(Error.INVALID_CONFIG, fault)
-    given = controller.cell.broker_settings
-    now = broker_configs.settings_of(controller, request.broker, given)
+    broker_settings = controller.cell.broker_settings
+    now = broker_configs.settings_of(controller, request.broker, broker_settings)
     of_stores = resource.store_fault if resource.name else None
-    fault = dynamic_configs.fault(after, bool(resource.name), given, now, of_stores)
+    fault = dynamic_configs.fault(after, bool(resource.name), broker_settings, now, of_stores)
     if fault is not None:
         return ConfigOutcome(Error.INVALID_REQUEST, fault)
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):

@@ -49,8 +49,8 @@ SUPPORTED = {
 _SUPPORTED_4_4 = SUPPORTED | {METADATA: FeatureRange(7, 33), SHARE: FeatureRange(0, 2)}
 
 
-def supported(given: BrokerSettings) -> dict[str, FeatureRange]:
-    return _SUPPORTED_4_4 if given.is_4_4 else SUPPORTED
+def supported(broker_settings: BrokerSettings) -> dict[str, FeatureRange]:
+    return _SUPPORTED_4_4 if broker_settings.is_4_4 else SUPPORTED
 
 
 class FinalizedLevels(msgspec.Struct):
@@ -66,19 +66,19 @@ def changed(at: MachineTables) -> dict[str, int]:
     return levels.levels if levels is not None else {}
 
 
-def finalized(at: MachineTables, given: BrokerSettings) -> dict[str, int]:
+def finalized(at: MachineTables, broker_settings: BrokerSettings) -> dict[str, int]:
     """Level of every feature, 0 if not finalized, in the order of Kafka's responses.
 
-    `given` are the initial settings.
+    `broker_settings` are the initial settings.
     """
     return {
         GROUP: 1,
         KRAFT: 0,
         STREAMS: 1,
-        TRANSACTION: given.brokertwin_transaction_version,
-        ELIGIBLE: given.brokertwin_eligible_leader_replicas_version,
-        SHARE: supported(given)[SHARE].last,
-        METADATA: supported(given)[METADATA].last,
+        TRANSACTION: broker_settings.brokertwin_transaction_version,
+        ELIGIBLE: broker_settings.brokertwin_eligible_leader_replicas_version,
+        SHARE: supported(broker_settings)[SHARE].last,
+        METADATA: supported(broker_settings)[METADATA].last,
     } | changed(at)
 
 

@@ -9,9 +9,11 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.configs import durations, group_configs, topic_configs
 from brokertwin.state.configs.config_keys import trim
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.topic_configs import TAKES_DEAD_LETTERS as TAKES_DEAD_LETTERS
 from brokertwin.state.logs.log import READ_COMMITTED
 
 _NANOS_IN_MS = 1_000_000
+_AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 _PREFIX = "errors.deadletterqueue.topic.name.prefix"
 
 
@@ -94,14 +96,23 @@ def dead_letter_topic(broker: Broker, group_id: str) -> Topic | None:
     topic = broker.topic_by_name(name)
     if topic is None or not name.startswith(_prefix(broker)):
         return None
-    takes = topic_configs.TAKES_DEAD_LETTERS
-    is_enabled = topic_configs.value_of(takes, topic.configs, broker.settings)
+    is_enabled = topic_configs.value_of(TAKES_DEAD_LETTERS, topic.configs, broker.settings)
     return topic if is_enabled is True else None
 
 
+def creates_dead_letter_topic(broker: Broker, group_id: str) -> bool:
+    """True if brokers create the topic for a share group's dead letters, which is missing."""
+    name = dead_letters_to(broker, group_id)
+    is_missing = broker.topic_by_name(name) is None and name.startswith(_prefix(broker))
+    return is_missing and _text(broker, _AUTO_CREATE).lower() == "true"
+
+
 def _prefix(broker: Broker) -> str:
-    default = KAFKA_SETTINGS[_PREFIX].default or ""
-    return broker.settings.given.get(_PREFIX, default)
+    return _text(broker, _PREFIX)
+
+
+def _text(broker: Broker, name: str) -> str:
+    return trim(broker.settings.given.get(name, KAFKA_SETTINGS[name].default or ""))
 
 
 def share_max_sessions(broker: Broker) -> int:

@@ -140,8 +140,8 @@ _SINCE_THE_BEGINNING = Registration()
 
 
 def registration(at: MachineTables, broker: int) -> Registration:
-    known = at.tables.metadata.get(_registration_key(at, broker), Registration)
-    return known if known is not None else _SINCE_THE_BEGINNING
+    item = at.tables.metadata.get(_registration_key(at, broker), Registration)
+    return item if item is not None else _SINCE_THE_BEGINNING
 
 
 def registered_ids(at: MachineTables) -> list[int]:
@@ -151,8 +151,8 @@ def registered_ids(at: MachineTables) -> list[int]:
 
 def topics_created(at: MachineTables) -> int:
     """Number of topics ever created; older checkpoints count from 0."""
-    known = at.tables.metadata.get(f"{at.prefix}/{TOPICS_CREATED}", TopicsCreated)
-    return known.count if known is not None else 0
+    item = at.tables.metadata.get(f"{at.prefix}/{TOPICS_CREATED}", TopicsCreated)
+    return item.count if item is not None else 0
 
 
 @applies(BrokerRegistered)
@@ -182,12 +182,12 @@ def apply_unregistered(at: MachineTables, record: BrokerUnregistered) -> None:
 
 @applies(BrokerRegistrationChanged)
 def apply_registration_changed(at: MachineTables, record: BrokerRegistrationChanged) -> None:
-    known = registration(at, record.broker)
+    item = registration(at, record.broker)
     changed = msgspec.structs.replace(
-        known,
+        item,
         is_fenced=record.is_fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
-        log_dirs=list(record.log_dirs) or known.log_dirs,
+        log_dirs=list(record.log_dirs) or item.log_dirs,
     )
     at.tables.metadata.put(_registration_key(at, record.broker), changed)
 
@@ -199,8 +199,8 @@ def replica_count(at: MachineTables, topic_id: Uuid, partition: int) -> int:
 
 
 def topic_by_name(at: MachineTables, name: str) -> Topic | None:
-    known = at.tables.metadata.get(_name_key(at.id, name), TopicName)
-    return topic_by_id(at, known.topic_id) if known is not None else None
+    item = at.tables.metadata.get(_name_key(at.id, name), TopicName)
+    return topic_by_id(at, item.topic_id) if item is not None else None
 
 
 def topic_names(at: MachineTables) -> list[str]:
@@ -305,8 +305,8 @@ def _new_partition(at: MachineTables, replicas: list[int]) -> Partition:
 
 
 def default_directories(at: MachineTables, brokers: list[int]) -> dict[int, Uuid]:
-    known = {broker: registration(at, broker).log_dirs for broker in brokers}
-    return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}
+    log_dirs = {broker: registration(at, broker).log_dirs for broker in brokers}
+    return {broker: dirs[0] for broker, dirs in log_dirs.items() if len(dirs) == 1}
 
 
 def _those_of(directories: dict[int, Uuid], replicas: list[int]) -> dict[int, Uuid]:

@@ -282,9 +282,9 @@ class Machine(MachineTables):
         return image.all_topics(self)
 
     def min_in_sync(self, topic: Topic, partition: int) -> int:
-        given = topic.configs.get(MIN_IN_SYNC)
-        wanted = int(given) if given is not None else self.settings.min_insync_replicas
-        return min(wanted, len(topic.partitions[partition].replicas))
+        config = topic.configs.get(MIN_IN_SYNC)
+        minimum = int(config) if config is not None else self.settings.min_insync_replicas
+        return min(minimum, len(topic.partitions[partition].replicas))
 
     def is_alive(self, broker: int) -> bool:
         return not self.registration(broker).is_fenced
@@ -325,13 +325,13 @@ class Machine(MachineTables):
         It is as registered, for an unknown listener ("") that of the first one. For a broker of the
         settings it is a placeholder for the edge, unless the listener was added while it ran.
         """
-        known = self.registration(broker)
-        if listener and known.listeners:
-            return known.listeners.get(listener)
+        registration = self.registration(broker)
+        if listener and registration.listeners:
+            return registration.listeners.get(listener)
         if listener and any(each.name == listener for each in listeners.opened(self.settings)):
             return None
-        if known.host:
-            return known.host, known.port
+        if registration.host:
+            return registration.host, registration.port
         return placeholder(broker) if broker in self.cell.brokers else None
 
     def reached(self, listener: str, brokers: Iterable[int]) -> dict[int, Endpoint]:
@@ -341,8 +341,8 @@ class Machine(MachineTables):
     @property
     def brokers(self) -> list[int]:
         """All brokers: those of the settings, then others that have registered."""
-        known = image.registered_ids(self)
-        return [*self.cell.brokers, *(each for each in known if each not in self.cell.brokers)]
+        broker_ids = image.registered_ids(self)
+        return [*self.cell.brokers, *(each for each in broker_ids if each not in self.cell.brokers)]
 
     def alive_brokers(self) -> list[int]:
         """Live brokers. Do not change the list."""
@@ -464,9 +464,9 @@ class Controller(Machine):
         return Usable([broker for broker in there if self.is_active(broker)], fenced, racks)
 
     def _takes_logs(self, broker: int) -> bool:
-        given = self.cell.broker_settings
+        broker_settings = self.cell.broker_settings
         return log_dirs.takes_logs(
-            broker_configs.settings_of(self.tables.of(CONTROLLER), broker, given)
+            broker_configs.settings_of(self.tables.of(CONTROLLER), broker, broker_settings)
         )
 
     def min_in_sync_for_eligible(self, topic: Topic) -> int | None:

@@ -98,16 +98,16 @@ def _running_error(then: BrokerSettings, now: BrokerSettings) -> str | None:
     for listener in listeners.of_data(now):
         own, current = (int(listeners.of_listener(e, listener, _NETWORK)) for e in (then, now))
         counts.append((_NETWORK, own, current))
-    for name, wanted, current in counts:
-        message = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
-        if wanted < current // 2:
+    for name, count, current in counts:
+        message = f"Dynamic thread count update validation failed for {name}={count}, value should"
+        if count < current // 2:
             return f"{message} be at least half the current value {current}"
-        if wanted > current * 2:
+        if count > current * 2:
             return f"{message} not be greater than double the current value {current}"
-    wanted, current = number(_CLEANERS, then), number(_CLEANERS, now)
-    if wanted < current // 2:
+    count, current = number(_CLEANERS, then), number(_CLEANERS, now)
+    if count < current // 2:
         change = "reduced to less than half"
-    elif wanted > current * 2:
+    elif count > current * 2:
         change = "increased to more than double"
     else:
         return (

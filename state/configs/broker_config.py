@@ -99,6 +99,7 @@ ACTED_ON = TYPED.keys() | {
     "compression.lz4.level",
     "compression.type",
     "compression.zstd.level",
+    "errors.deadletterqueue.auto.create.topics.enable",
     "errors.deadletterqueue.topic.name.prefix",
     "log.cleanup.policy",
     "log.retention.bytes",
@@ -164,9 +165,11 @@ class UnknownSettingError(ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        known = [each for each, key in SETTINGS.items() if not key.is_of_4_4]
-        self.nearest = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)
+        keys = [each for each, key in SETTINGS.items() if not key.is_of_4_4]
+        self.nearest = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        if name in SETTINGS:
+            hint = f"; Kafka 4.4 has it, with {RELEASE}={KAFKA_4_4}"
         super().__init__(f"Kafka 4.3 has no broker setting {name}{hint}")
 
 
@@ -180,7 +183,7 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
         InvalidConfigError: Kafka would reject the value.
     """
     typed: dict[str, object] = {}
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     warnings = []
     for written, text in settings.items():
         name = _FORMER.sub("brokertwin.", written)
@@ -194,10 +197,10 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
             if name in TYPED:
                 typed[TYPED[name]] = value
             if key.type is not Type.PASSWORD:
-                given[name] = text.strip()
+                values[name] = text.strip()
         if name not in ACTED_ON:
             warnings.append(_warning(name))
-    return msgspec.convert({**typed, "given": given}, BrokerSettings), warnings
+    return msgspec.convert({**typed, "given": values}, BrokerSettings), warnings
 
 
 def _check_ours(name: str, value: Value) -> None:

@@ -50,8 +50,8 @@ def settings_error(then: BrokerSettings) -> str | None:
         listeners.check(then)
     except InvalidConfigError as error:
         return str(error)
-    known = {log_dirs.ALL, *log_dirs.of(then)}
-    missing = [each for each in names_of(then, log_dirs.CORDONED) if each not in known]
+    names = {log_dirs.ALL, *log_dirs.of(then)}
+    missing = [each for each in names_of(then, log_dirs.CORDONED) if each not in names]
     if missing:
         return (
             f"requirement failed: All entries in {log_dirs.CORDONED} must be present in log.dirs or"

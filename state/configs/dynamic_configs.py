@@ -79,10 +79,10 @@ def _base(name: str) -> str:
 
 
 def layered(
-    given: BrokerSettings, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]
+    broker_settings: BrokerSettings, of_cluster: Mapping[str, str], of_broker: Mapping[str, str]
 ) -> BrokerSettings:
     """Settings in effect at a broker with these static and dynamic settings."""
-    texts = dict(given.given)
+    texts = dict(broker_settings.given)
     typed: dict[str, Value] = {}
     for name, text in (*of_cluster.items(), *of_broker.items()):
         for other in SYNONYMS.get(name, (name,)):
@@ -90,14 +90,14 @@ def layered(
         texts[name] = text
         if name in TYPED and name in _CHECKED:
             typed[TYPED[name]] = parse_key(name, _CHECKED[name], text)
-    layers = ConfigLayers(dict(of_broker), dict(of_cluster), given.given)
-    return msgspec.structs.replace(given, **typed, given=texts, layers=layers)
+    layers = ConfigLayers(dict(of_broker), dict(of_cluster), broker_settings.given)
+    return msgspec.structs.replace(broker_settings, **typed, given=texts, layers=layers)
 
 
 def fault(
     changed: Mapping[str, str],
     is_of_broker: bool,
-    given: BrokerSettings,
+    broker_settings: BrokerSettings,
     now: BrokerSettings,
     of_stores: str | None = None,
 ) -> str | None:
@@ -106,7 +106,7 @@ def fault(
     Args:
         changed: all settings of the resource after the change.
         is_of_broker: true for one broker, false for the cluster.
-        given: the broker's static settings.
+        broker_settings: the broker's static settings.
         now: its current settings.
         of_stores: the edge's message about the key and trust stores.
     """
@@ -138,7 +138,7 @@ def fault(
     layers = now.layers or ConfigLayers({}, {}, {})
     of_cluster, of_broker = layers.of_cluster, layers.of_broker
     wanted = (of_cluster, changed) if is_of_broker else (changed, of_broker)
-    return broker_checks.conflict(layered(given, *wanted), now, of_stores)
+    return broker_checks.conflict(layered(broker_settings, *wanted), now, of_stores)
 
 
 def _check_class(name: str, text: str) -> None:

@@ -68,10 +68,10 @@ def opened(settings: BrokerSettings) -> list[BrokerListener]:
     """
     if settings.layers is None or SETTING not in settings.layers.of_broker:
         return []
-    given = BrokerSettings(given=settings.layers.of_file)
-    known = {*of_data(given), *_controllers(settings)}
+    start = BrokerSettings(given=settings.layers.of_file)
+    names = {*of_data(start), *_controllers(settings)}
     try:
-        return [each for each in listed(settings) if each.name not in known]
+        return [each for each in listed(settings) if each.name not in names]
     except InvalidConfigError:
         return []
 
@@ -256,5 +256,5 @@ def names_of(settings: BrokerSettings, name: str) -> list[str]:
 
 def text_of(settings: BrokerSettings, name: str) -> str:
     """A setting's text, or Kafka's default."""
-    given: Mapping[str, str] = settings.given
-    return given.get(name, KAFKA_SETTINGS[name].default or "").strip()
+    texts: Mapping[str, str] = settings.given
+    return texts.get(name, KAFKA_SETTINGS[name].default or "").strip()

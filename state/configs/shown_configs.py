@@ -71,11 +71,11 @@ class DescribedSetting(NamedTuple):
 def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a topic with these own settings, in Kafka's order."""
     values = {name: value_of(name, configs, settings) for name in known_topic_configs(settings)}
-    known = {name: value for name, value in values.items() if value is not None}
+    texts = {name: value for name, value in values.items() if value is not None}
     shown = []
-    for name in hash_order(known, len(known)):
+    for name in hash_order(texts, len(texts)):
         config = TOPIC_CONFIGS[name]
-        text = _text(known[name])
+        text = _text(texts[name])
         synonyms = [SynonymValue(name, text, ConfigSource.TOPIC)] if name in configs else []
         if config.synonyms:
             synonyms += _synonyms(config.synonyms[0].name, _layers(settings))
@@ -122,15 +122,15 @@ def client_metrics(configs: Mapping[str, str]) -> list[DescribedSetting]:
 def broker(broker_id: int, settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a broker in Kafka's order, unknown ones first."""
     own_id = {"broker.id": str(broker_id), "node.id": str(broker_id)}
-    given, layers = {**settings.given, **own_id}, _layers(settings)
+    texts, layers = {**settings.given, **own_id}, _layers(settings)
     layers = ConfigLayers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
     own = [
         name
         for name, key in KAFKA_SETTINGS.items()
         if name not in INTERNAL | AUTHORIZERS and (settings.is_4_4 or not key.is_of_4_4)
     ]
-    unknown = hash_order(sorted(given.keys() - own), len(given))
-    return [_of_broker(n, given, layers) for n in (*unknown, *hash_order(own, len(own)))]
+    unknown = hash_order(sorted(texts.keys() - own), len(texts))
+    return [_of_broker(n, texts, layers) for n in (*unknown, *hash_order(own, len(own)))]
 
 
 def cluster(settings: BrokerSettings) -> list[DescribedSetting]:
@@ -153,7 +153,7 @@ def _layers(settings: BrokerSettings) -> ConfigLayers:
     return ConfigLayers(layers.of_broker, {MIN_IN_SYNC: value, **layers.of_cluster}, layers.of_file)
 
 
-def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> DescribedSetting:
+def _of_broker(name: str, texts: Mapping[str, str], layers: ConfigLayers) -> DescribedSetting:
     key = dynamic_configs.key_of(name)
     synonyms = _synonyms(name, layers)
     is_read_only = not dynamic_configs.is_dynamic(name)
@@ -161,9 +161,9 @@ def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> Des
     if key is None or key.type is Type.PASSWORD:
         code = UNKNOWN_TYPE if key is None else TYPE_CODES[key.type]
         return DescribedSetting(name, None, source, code, True, is_read_only, synonyms)
-    value = given.get(name, key.default)
-    if name in given and name in KAFKA_SETTINGS:
-        value = _text(parse_key(name, key, given[name]))
+    value = texts.get(name, key.default)
+    if name in texts and name in KAFKA_SETTINGS:
+        value = _text(parse_key(name, key, texts[name]))
     return DescribedSetting(
         name, value, source, TYPE_CODES[key.type], False, is_read_only, synonyms
     )
@@ -172,14 +172,14 @@ def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> Des
 def _synonyms(name: str, layers: ConfigLayers) -> list[SynonymValue]:
     names = dynamic_configs.synonyms(name)
     synonyms = [
-        SynonymValue(each, _open(each, given[each]), source)
-        for given, source in (
+        SynonymValue(each, _open(each, layer[each]), source)
+        for layer, source in (
             (layers.of_broker, ConfigSource.DYNAMIC_BROKER),
             (layers.of_cluster, ConfigSource.CLUSTER),
             (layers.of_file, ConfigSource.BROKER),
         )
         for each in names
-        if each in given
+        if each in layer
     ]
     for other in names:
         key = KAFKA_SETTINGS.get(other) if other not in AUTHORIZERS else None

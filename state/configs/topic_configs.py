@@ -227,9 +227,9 @@ def _effective(
         return EffectiveConfig(name, configs[name], ConfigSource.TOPIC)
     config = TOPIC_CONFIGS[name]
     for synonym in config.synonyms:
-        given = settings.given.get(synonym.name)
-        if given is not None:
-            value = given if synonym.scale == 1 else str(int(given) * synonym.scale)
+        text = settings.given.get(synonym.name)
+        if text is not None:
+            value = text if synonym.scale == 1 else str(int(text) * synonym.scale)
             return EffectiveConfig(name, value, _source(synonym.name, settings))
     if config.key.default is None:
         return None

@@ -86,17 +86,17 @@ def by_kind(table: Table) -> dict[str, list[str]]:
     For reading only: the result is cached while the table has the same keys.
     """
     keys = table.keys()
-    known: tuple[list[str], dict[str, list[str]]] = table.derived.get(_BY_KIND, ([], {}))
-    if known[0] != keys:
-        known = table.derived[_BY_KIND] = (keys, _by_kind(keys, *known))
-    return known[1]
+    cache: tuple[list[str], dict[str, list[str]]] = table.derived.get(_BY_KIND, ([], {}))
+    if cache[0] != keys:
+        cache = table.derived[_BY_KIND] = (keys, _by_kind(keys, *cache))
+    return cache[1]
 
 
 def hand_on_kinds(before: Table, table: Table) -> None:
     """Start `by_kind` from the cache of a table with similar keys."""
-    known = before.derived.pop(_BY_KIND, None)
-    if known is not None:
-        table.derived[_BY_KIND] = known
+    cache = before.derived.pop(_BY_KIND, None)
+    if cache is not None:
+        table.derived[_BY_KIND] = cache
 
 
 def _by_kind(
@@ -156,7 +156,7 @@ def check(table: Table, touched: Touched = ALL) -> Violations:
         return
     kinds = by_kind(table)
     items = pending.everything(table)
-    wanted = {(log, waited.event_id) for waited in items for log in waited.logs}
+    keys = {(log, waited.event_id) for waited in items for log in waited.logs}
     watched = set()
     for key in kinds.get("watch", []):
         watch = table.get(key, Watch)
@@ -165,9 +165,9 @@ def check(table: Table, touched: Touched = ALL) -> Violations:
         watched |= {(log, event_id) for event_id in watch.event_ids}
         if not watch.event_ids:
             yield f"nobody waits for {log}, but it has a watch"
-    for log, event_id in sorted(wanted - watched):
+    for log, event_id in sorted(keys - watched):
         yield f"request {event_id} waits for {log}, whose watch does not name it"
-    for log, event_id in sorted(watched - wanted):
+    for log, event_id in sorted(watched - keys):
         yield f"the watch of {log} names {event_id}, which does not wait for it"
     deadlines = {
         (waited.deadline, waited.event_id) for waited in items if pending.has_deadline(waited)

@@ -180,10 +180,10 @@ class DeadlineHeap:
 
 def deadlines(table: Table) -> DeadlineHeap:
     """Return the table's cached deadlines of requests and timers."""
-    known: DeadlineHeap | None = table.derived.get(_DEADLINES)
-    if known is None:
-        known = table.derived[_DEADLINES] = DeadlineHeap(table)
-    return known
+    heap: DeadlineHeap | None = table.derived.get(_DEADLINES)
+    if heap is None:
+        heap = table.derived[_DEADLINES] = DeadlineHeap(table)
+    return heap
 
 
 def has_deadline(pending: Pending) -> bool:

@@ -23,9 +23,9 @@ KINDS = (
 
 
 def check(
-    table: Table, brokers: Sequence[int], wanted: ShardLayout, touched: Touched = ALL
+    table: Table, brokers: Sequence[int], layout: ShardLayout, touched: Touched = ALL
 ) -> Violations:
-    """Check the caches of brokers; `wanted` is the layout of a cache without sessions."""
+    """Check the caches of brokers; `layout` is the layout of a cache without sessions."""
     watching: set[tuple[str, int, str]] = set()
     watched: set[tuple[str, int, str]] = set()
     is_any = touched.has("fetch_sessions", *KINDS)
@@ -34,7 +34,7 @@ def check(
             kind: table.keys(f"{broker}/{kind}/")
             for kind in ("session", "members", "active", "cached")
         }
-        for violation in _cache(table, broker, keys, wanted, watching):
+        for violation in _cache(table, broker, keys, layout, watching):
             yield f"broker {broker}: {violation}"
         for key, watchers in table.items(f"{broker}/watchers/", Watchers):
             log = key.replace("/watchers/", "/", 1)
@@ -52,10 +52,13 @@ def _cache(
     table: Table,
     broker: int,
     keys: dict[str, list[str]],
-    wanted: ShardLayout,
+    shard_layout: ShardLayout,
     watching: set[tuple[str, int, str]],
 ) -> Violations:
-    cache, layout = SessionCache(table, broker, wanted, 0), layout_of(table, broker, wanted)
+    cache, layout = (
+        SessionCache(table, broker, shard_layout, 0),
+        layout_of(table, broker, shard_layout),
+    )
     ids = [int(key.split("/")[2]) for key in keys["session"]]
     for kind in ("members", "active"):
         if sorted(ids) != sorted(int(key.split("/")[2]) for key in keys[kind]):

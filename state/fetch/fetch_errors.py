@@ -14,9 +14,9 @@ from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 from brokertwin.state.fetch.session_items import FetchPartition
 
 
-def epoch_of(wanted: FetchPartition) -> int:
+def epoch_of(partition: FetchPartition) -> int:
     """Leader epoch of a request, in which any negative number means none."""
-    return max(wanted.current_leader_epoch, NO_EPOCH)
+    return max(partition.current_leader_epoch, NO_EPOCH)
 
 
 def is_fatal_for_version(refused: Sequence[FetchPartition], version: int) -> bool:
@@ -29,10 +29,10 @@ def is_fatal_for_version(refused: Sequence[FetchPartition], version: int) -> boo
     return any(each.topic_id == ZERO_UUID for each in refused[:-1])
 
 
-def missing_topic_error(broker: Broker, wanted: FetchPartition) -> Error:
+def missing_topic_error(broker: Broker, partition: FetchPartition) -> Error:
     """Error of a deleted topic; 103 INCONSISTENT_TOPIC_ID if another topic has its name."""
-    other = broker.topic_by_name(wanted.topic) if wanted.topic else None
-    has_partition = other is not None and 0 <= wanted.partition < len(other.partitions)
+    other = broker.topic_by_name(partition.topic) if partition.topic else None
+    has_partition = other is not None and 0 <= partition.partition < len(other.partitions)
     return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -63,29 +63,29 @@ def topic_error(
 
 
 def leader_error(
-    broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
+    broker: Broker, partition: Partition, fetch_partition: FetchPartition, needs_leader: bool
 ) -> Error:
     """Error of a broker that has the log but does not serve it."""
     if needs_leader:
-        return broker.leader_error(partition, epoch_of(wanted))
-    return broker.epoch_error(partition, epoch_of(wanted))
+        return broker.leader_error(partition, epoch_of(fetch_partition))
+    return broker.epoch_error(partition, epoch_of(fetch_partition))
 
 
-def replica_error(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
+def replica_error(partition: Partition, fetch_partition: FetchPartition, replica_id: int) -> Error:
     """Error of a broker that the leader does not know as a replica."""
     if replica_id < 0 or replica_id in partition.replicas:
         return NONE
-    has_epoch = epoch_of(wanted) != NO_EPOCH
+    has_epoch = epoch_of(fetch_partition) != NO_EPOCH
     return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
 
 def partition_error(
     broker: Broker,
     partition: Partition,
-    wanted: FetchPartition,
+    fetch_partition: FetchPartition,
     needs_leader: bool,
     replica_id: int,
 ) -> Error:
     """Error of a partition for a replica, or for a consumer (-1)."""
-    error = leader_error(broker, partition, wanted, needs_leader)
-    return replica_error(partition, wanted, replica_id) if error is NONE else error
+    error = leader_error(broker, partition, fetch_partition, needs_leader)
+    return replica_error(partition, fetch_partition, replica_id) if error is NONE else error

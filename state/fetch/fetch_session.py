@@ -152,10 +152,10 @@ def note_use(session: FetchSession, now: int) -> None:
 class SessionCache:
     """The fetch sessions of one broker at the time `now` (ms since 1970), for one request."""
 
-    def __init__(self, table: Table, broker: int, wanted: ShardLayout, now: int) -> None:
+    def __init__(self, table: Table, broker: int, layout: ShardLayout, now: int) -> None:
         self._table = table
         self._broker = broker
-        self._wanted = wanted
+        self._wanted = layout
         self._now = now
         self._last: OpenedSession | None = None
 

@@ -134,12 +134,12 @@ class OpenedSession:
 
     def activate_all(self, identities: Iterable[str]) -> None:
         """Make distinct partitions active."""
-        active, known = self.active, self.places
+        active, places = self.active, self.places
         new = [identity for identity in identities if identity not in active]
         if new:
             self._table.change(self._active_key, Active).identities.extend(new)
             for identity in new:
-                active[identity] = known.get(identity)
+                active[identity] = places.get(identity)
 
     def settle(self, identities: list[str]) -> None:
         """Make partitions inactive."""

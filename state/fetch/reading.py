@@ -84,12 +84,12 @@ def read_all(
     table, broker_id, is_follower = broker.tables.logs, broker.id, limits.replica_id >= 0
     for place in places:
         topic, notes = place.topic, place.notes
-        wanted, log = place.cached.requested, table.get(place.log, logs.Log)
+        fetch_partition, log = place.cached.requested, table.get(place.log, logs.Log)
         if (
             log is None
             or topic is None
-            or (partition := topic.partitions[wanted.partition]).leader != broker_id
-            or 0 <= wanted.current_leader_epoch != partition.leader_epoch
+            or (partition := topic.partitions[fetch_partition.partition]).leader != broker_id
+            or 0 <= fetch_partition.current_leader_epoch != partition.leader_epoch
             or notes is not NO_NOTES
             or is_follower
             or broker.failed_dirs
@@ -98,18 +98,18 @@ def read_all(
                 reads.append(ended)
                 continue
             assert log is not None, place.log
-        offset, diverging = wanted.fetch_offset, None
+        offset, diverging = fetch_partition.fetch_offset, None
         log_start, log_end = log.log_start_offset, log.log_end_offset
         end = log.readable_end(level) if level else log.high_watermark
-        if wanted.last_fetched_epoch >= 0:
-            diverging = logs.diverging(log, offset, wanted.last_fetched_epoch)
+        if fetch_partition.last_fetched_epoch >= 0:
+            diverging = logs.diverging(log, offset, fetch_partition.last_fetched_epoch)
         is_outside = offset > log_end if diverging is None else diverging == logs.UNKNOWN_EPOCH
         if is_outside or offset < log_start:
             reads.append(_failed(place, Error.OFFSET_OUT_OF_RANGE))
             continue
         found, size, max_bytes = logs.EMPTY, 0, 0
         if offset < log_end and diverging is None and not notes.is_held:
-            max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
+            max_bytes = room if room < fetch_partition.max_bytes else fetch_partition.max_bytes
             if max_bytes < 0 and offset < end:  # `LogSegment.read` throws
                 reads.append(_failed(place, Error.UNKNOWN_SERVER_ERROR))
                 continue
@@ -129,7 +129,7 @@ def read_all(
         reads.append(
             PartitionRead(
                 place.identity,
-                wanted,
+                fetch_partition,
                 0,
                 log.high_watermark,
                 log_start,
@@ -151,23 +151,25 @@ def _ended(
     broker: Broker, place: FetchPlace, log: logs.Log | None, limits: ReadLimits
 ) -> PartitionRead | None:
     """A partition with an error or a preferred replica, found before its log is read."""
-    wanted = place.cached.requested
+    fetch_partition = place.cached.requested
     if place.topic is None:
-        return _failed(place, fetch_errors.missing_topic_error(broker, wanted))
+        return _failed(place, fetch_errors.missing_topic_error(broker, fetch_partition))
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER)
     if broker.has_lost(log.topic_id, log.partition):
         return _failed(place, Error.KAFKA_STORAGE_ERROR)
-    partition = place.topic.partitions[wanted.partition]
+    partition = place.topic.partitions[fetch_partition.partition]
     error = fetch_errors.partition_error(
-        broker, partition, wanted, limits.needs_leader, limits.replica_id
+        broker, partition, fetch_partition, limits.needs_leader, limits.replica_id
     )
     if error is not NONE:
         return _failed(place, error)
     replica, ends = place.notes.preferred_replica, (log.high_watermark, log.log_start_offset)
     if replica < 0:
         return None
-    return PartitionRead(place.identity, wanted, 0, *ends, 0, False, False, replica, log=log)
+    return PartitionRead(
+        place.identity, fetch_partition, 0, *ends, 0, False, False, replica, log=log
+    )
 
 
 def _failed(place: FetchPlace, error: Error) -> PartitionRead:
@@ -190,10 +192,10 @@ def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
 def partition_response(
     broker: Broker, read: PartitionRead, isolation_level: int
 ) -> FetchResponsePartitionData:
-    wanted, log, found = read.requested, read.log, read.found
+    partition, log, found = read.requested, read.log, read.found
     if log is None:
         response = FetchResponsePartitionData(
-            partition_index=wanted.partition, error_code=read.error
+            partition_index=partition.partition, error_code=read.error
         )
         if read.leader is not None:
             response.current_leader = leader_of(read.leader)
@@ -202,7 +204,7 @@ def partition_response(
         return response
     high_watermark = log.high_watermark
     response = FetchResponsePartitionData(
-        partition_index=wanted.partition,
+        partition_index=partition.partition,
         high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
         log_start_offset=log.log_start_offset,
@@ -221,7 +223,7 @@ def partition_response(
         response.sealed = SealedRead(
             topic_id=log.topic_id,
             base_offset=found.segment.base_offset,
-            fetch_offset=wanted.fetch_offset,
+            fetch_offset=partition.fetch_offset,
             end_offset=log.readable_end(isolation_level),
             max_bytes=read.max_bytes,
         )
@@ -238,14 +240,14 @@ def by_topic(
     runs: list[tuple[FetchPartition, list[FetchResponsePartitionData]]] = []
     last = None  # not "", which is a possible topic name
     for read in reads:
-        wanted = read.requested
-        topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
+        partition = read.requested
+        topic = partition.topic if partition.topic_id == ZERO_UUID else partition.topic_id
         part = partition_response(broker, read, isolation_level)
         if topic == last:
             runs[-1][1].append(part)
         else:
             last = topic
-            runs.append((wanted, [part]))
+            runs.append((partition, [part]))
     return runs
 
 

@@ -77,10 +77,10 @@ def _next_key(broker: int) -> str:
     return f"{broker}/next-shard"
 
 
-def layout_of(table: Table, broker: int, wanted: ShardLayout) -> ShardLayout:
-    """Layout of a broker's cache: its own, or `wanted` for a new one."""
+def layout_of(table: Table, broker: int, layout: ShardLayout) -> ShardLayout:
+    """Layout of a broker's cache: its own, or `layout` for a new one."""
     existing = table.get(_next_key(broker), NextShard)
-    return wanted if existing is None else ShardLayout(wanted.slots, existing.shards)
+    return layout if existing is None else ShardLayout(layout.slots, existing.shards)
 
 
 def take_turn(table: Table, broker: int, layout: ShardLayout, session_id: int | None) -> int:

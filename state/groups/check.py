@@ -51,8 +51,8 @@ def _is_loaded(at: MachineTables, group_id: str, group: groups.Group) -> bool:
     return not is_classic or groups.find_live(at, group_id) is not None
 
 
-def _groups(tables: CellTables, known: dict[int, GroupsOfBroker]) -> Violations:
-    for broker, found in known.items():
+def _groups(tables: CellTables, by_broker: dict[int, GroupsOfBroker]) -> Violations:
+    for broker, found in by_broker.items():
         timers = set(pending.timers_of(tables.pending, f"{groups.TIMER}/{broker}/"))
         written = groups.stored_ids(tables.of(broker))
         for group_id, group, is_loaded in found:

@@ -201,10 +201,10 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         Static fencing (`group.instance.id`): an instance id belongs to its last member id.
         """
         if group_instance_id is not None:
-            known = self.static_members.get(group_instance_id)
-            if known is None:
+            owner_id = self.static_members.get(group_instance_id)
+            if owner_id is None:
                 return Error.UNKNOWN_MEMBER_ID
-            if known != member_id:
+            if owner_id != member_id:
                 return Error.FENCED_INSTANCE_ID
         return NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 

@@ -44,6 +44,7 @@ from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
+    NO_TIME,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
@@ -282,11 +283,11 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
     ) -> GroupEpoch:
         """Return the group epoch, bumped if subscriptions or topics have changed."""
         group = self.group
-        known = consumer_group.subscriptions_of(group)
-        metadata_hash = target_assignment.metadata_hash(self._broker, known.topics)
+        subscriptions = consumer_group.subscriptions_of(group)
+        metadata_hash = target_assignment.metadata_hash(self._broker, subscriptions.topics)
         is_current = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
         if not has_changed and is_current:
-            is_homogeneous = known.is_homogeneous(len(group.members))
+            is_homogeneous = subscriptions.is_homogeneous(len(group.members))
             return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
         changed = consumer_group.subscriptions_of(group, [before], [after])
         metadata_hash = target_assignment.metadata_hash(self._broker, changed.topics)
@@ -389,7 +390,9 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         regexes = regex_resolution.last_of_its_regex(self.group, members)
         self.records += rows.regex_tombstones(self.group.group_id, regexes)
         left = consumer_group.subscriptions_of(self.group, members).topics
-        self._bump(target_assignment.metadata_hash(self._broker, left))
+        epoch = self._bump(target_assignment.metadata_hash(self._broker, left))
+        if self._broker.settings.is_4_4 and len(members) == len(self.group.members):
+            self.records.append(rows.target_epoch(self.group.group_id, epoch, NO_TIME))
 
     def downgrade(self, change: conversion.Downgrade, *, is_rebalanced: bool) -> None:
         """Convert the group to a classic one, which rebalances or stays stable."""
@@ -486,15 +489,15 @@ def _valid_member(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> Consu
     The previous epoch is valid if a response was lost: the member then owns only partitions that
     are assigned to it.
     """
-    epoch, known = heartbeat.member_epoch, member.member_epoch
-    if epoch in (JOIN_EPOCH, known):
+    epoch, current = heartbeat.member_epoch, member.member_epoch
+    if epoch in (JOIN_EPOCH, current):
         return member
     is_lost_response = epoch == member.previous_member_epoch and _is_assigned(
         heartbeat.owned, member
     )
-    if epoch < known and is_lost_response:
+    if epoch < current and is_lost_response:
         return member
-    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, known))
+    raise Refused(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, current))
 
 
 def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:

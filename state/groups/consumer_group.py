@@ -33,6 +33,9 @@ from brokertwin.state.groups.classic_group import CONSUMER
 FIRST_EPOCH = 1
 """The group epoch and assignment epoch of a new group."""
 
+NO_TIME = 0
+"""The time of the assignment of a group without members."""
+
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 """Member epochs of heartbeats that join, leave or leave temporarily."""
 
@@ -162,10 +165,10 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     def member_error(self, member_id: str, instance_id: str | None) -> Error:
         """Return 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, or NONE."""
         if instance_id is not None:
-            known = self.static_members.get(instance_id)
-            if known is None:
+            owner_id = self.static_members.get(instance_id)
+            if owner_id is None:
                 return Error.UNKNOWN_MEMBER_ID
-            return Error.NONE if known == member_id else Error.FENCED_INSTANCE_ID
+            return Error.NONE if owner_id == member_id else Error.FENCED_INSTANCE_ID
         return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:

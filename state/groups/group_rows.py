@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from brokertwin.protocol.generated import consumer_group_rows, share_group_rows, streams_group_rows
 from brokertwin.protocol.generated.group_rows import GroupMetadataKey, GroupMetadataValue
-from brokertwin.protocol.rows import Encoded
+from brokertwin.protocol.rows import Encoded, RowKey
 from brokertwin.state.core.applying import applies
 from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
@@ -49,7 +49,7 @@ def encode(record: Record) -> Encoded | None:
     return None
 
 
-_RULES: dict[type, tuple[type, Callable[[Any, Any, Any], None]]] = {
+_RULES: dict[type[RowKey], tuple[type, Callable[[Any, Any, Any], None]]] = {
     **dict.fromkeys(
         get_args(consumer_group_rows.Key), (ConsumerGroup, consumer_group_records.replay)
     ),
@@ -57,6 +57,9 @@ _RULES: dict[type, tuple[type, Callable[[Any, Any, Any], None]]] = {
     **dict.fromkeys(get_args(streams_group_rows.Key), (StreamsGroup, streams_group_records.replay)),
 }
 """The kind of group that has rows with a key, and the function that changes it."""
+
+KINDS = {GroupMetadataKey.KIND} | {key.KIND for key in _RULES}
+"""Kafka's numbers of the kinds of keys."""
 
 _OF_WHOLE_GROUPS = (
     consumer_group_rows.ConsumerGroupMetadataKey,

@@ -104,11 +104,11 @@ def unreleased_instance(owner_id: str, member_id: str, instance_id: str | None) 
     return Refused(Error.UNRELEASED_INSTANCE_ID, text)
 
 
-def epoch_message(kind: str, epoch: int, known: int, detail: str = "") -> str:
+def epoch_message(kind: str, epoch: int, current: int, detail: str = "") -> str:
     """Return the message of 110 FENCED_MEMBER_EPOCH."""
-    size = "greater" if epoch > known else "smaller"
+    size = "greater" if epoch > current else "smaller"
     return (
         f"The {kind} group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({known}){detail}. The member must abandon all its partitions and "
+        f"group coordinator ({current}){detail}. The member must abandon all its partitions and "
         "rejoin."
     )

@@ -59,14 +59,14 @@ def last_of_its_regex(group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -
     """Return the expressions that only these members have."""
     former = list(leaving)
     left = consumer_group.subscriptions_of(group, former).regexes
-    wanted = dict.fromkeys(each.subscribed_topic_regex for each in former)
-    return [regex for regex in wanted if regex and regex not in left]
+    regexes = dict.fromkeys(each.subscribed_topic_regex for each in former)
+    return [regex for regex in regexes if regex and regex not in left]
 
 
 def is_due(
     broker: Broker,
     group: ConsumerGroup,
-    wanted: Collection[str],
+    regexes: Collection[str],
     *,
     has_new: bool,
     recorded: bool | None = None,
@@ -76,12 +76,12 @@ def is_due(
     Args:
         broker: the coordinator.
         group: the group before the heartbeat.
-        wanted: its expressions after the heartbeat.
+        regexes: its expressions after the heartbeat.
         has_new: whether the member's expression is new to the group.
         recorded: in a replay, whether the recorded broker resolved them close to the minimum
             interval; None otherwise.
     """
-    if not wanted or not (has_new or group.regex_subscribers):
+    if not regexes or not (has_new or group.regex_subscribers):
         return False
     if not group.resolved:
         return True
@@ -91,7 +91,7 @@ def is_due(
     if broker.now <= last + REFRESH_MIN_INTERVAL_MS + timing_ms:
         return False
     interval = broker.settings.group_consumer_regex_refresh_interval_ms
-    is_incomplete = has_new or len(wanted) != len(group.resolved)
+    is_incomplete = has_new or len(regexes) != len(group.resolved)
     return is_incomplete or version < broker.topics_created() or broker.now > last + interval
 
 

@@ -26,17 +26,18 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
 )
+from brokertwin.protocol.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.protocol.generated.share_group_rows import TopicPartitionsInfo
 from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Refused
-from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.decision import Decision, Message, Request
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups import share_group_records as rows
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target, as_sets
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, NO_TIME
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
@@ -57,17 +58,6 @@ from brokertwin.state.groups.share_states import (
 )
 
 Value = TypeVar("Value")
-
-
-class ShareHeartbeat(NamedTuple):
-    """The content of a heartbeat; None for unchanged fields."""
-
-    member_id: str
-    member_epoch: int
-    rack_id: str | None
-    topic_names: list[str] | None
-    client_id: str
-    client_host: str
 
 
 class ShareHeartbeatResult(NamedTuple):
@@ -100,17 +90,18 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         super().__init__(broker, group)
         self.messages: list[Message] = []
 
-    def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
+    def heartbeat(self, request: Request) -> ShareHeartbeatResult:
+        body: ShareGroupHeartbeatRequest = request.body
         group = self.group
         full = size_error(SHARE, group.members, group_configs.share_max_size(self._broker))
-        if full is not None and heartbeat.member_id not in group.members:
+        if full is not None and body.member_id not in group.members:
             raise full
-        before = group.members.get(heartbeat.member_id)
-        if before is None and heartbeat.member_epoch != JOIN_EPOCH:
-            raise self._unknown(heartbeat.member_id)
-        before = before or ShareGroupMember(heartbeat.member_id)
-        _check_epoch(before, heartbeat.member_epoch)
-        after = _updated(before, heartbeat)
+        before = group.members.get(body.member_id)
+        if before is None and body.member_epoch != JOIN_EPOCH:
+            raise self._unknown(body.member_id)
+        before = before or ShareGroupMember(body.member_id)
+        _check_epoch(before, body.member_epoch)
+        after = _updated(before, request)
         if after != before:
             self.records.append(rows.member_metadata(group.group_id, after))
         counts = updated_subscribers(group.subscribers, before, after)
@@ -136,6 +127,8 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
             self.records += rows.member_tombstones(self.group.group_id, member.member_id)
             self.records.append(rows.group_epoch(self.group.group_id, epoch, metadata_hash))
             self._set_timer(groups.session(member.member_id), None)
+        if members and self._broker.settings.is_4_4 and len(members) == len(self.group.members):
+            self.records.append(rows.target_epoch(self.group.group_id, epoch, NO_TIME))
 
     def load(self) -> None:
         for member_id in self.group.members:
@@ -334,16 +327,17 @@ def initialize_responded(
     return Decision(records=coordinator.records, messages=messages)
 
 
-def _updated(member: ShareGroupMember, heartbeat: ShareHeartbeat) -> ShareGroupMember:
-    names = heartbeat.topic_names
+def _updated(member: ShareGroupMember, request: Request) -> ShareGroupMember:
+    body: ShareGroupHeartbeatRequest = request.body
+    names = body.subscribed_topic_names
     return msgspec.structs.replace(
         member,
-        rack_id=member.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
+        rack_id=member.rack_id if body.rack_id is None else body.rack_id,
         subscribed_topic_names=(
             member.subscribed_topic_names if names is None else sorted(set(names))
         ),
-        client_id=heartbeat.client_id,
-        client_host=heartbeat.client_host,
+        client_id=request.header.client_id or "",
+        client_host=f"/{request.host}",
     )
 
 

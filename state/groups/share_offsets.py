@@ -139,7 +139,7 @@ def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
 
 def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
     coordinator = ShareGroupCoordinator(broker, group)
-    ready = {each: known for each, known in group.initialized.items() if each not in names}
+    ready = {each: info for each, info in group.initialized.items() if each not in names}
     coordinator.write_states(group.initializing, ready, {**group.deleting, **names})
     return coordinator.records
 

@@ -145,8 +145,8 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
     def static_member(self, instance_id: str | None) -> StreamsMember | None:
         if instance_id is None:
             return None
-        known = self.members.values()
-        return next((each for each in known if each.instance_id == instance_id), None)
+        members = self.members.values()
+        return next((each for each in members if each.instance_id == instance_id), None)
 
     def in_order(self) -> list[StreamsMember]:
         """Return the members in Kafka's iteration order."""
@@ -159,7 +159,7 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
         self.most_members = max(self.most_members, len(self.members))
         released = copies(former) - owned if former is not None else set()
         if released or self.overlooked:
-            held = {each for known in self.members.values() for each in copies(known)}
+            held = {each for other in self.members.values() for each in copies(other)}
             self.overlooked = ((self.overlooked | released) - owned) & held
 
     def source_topics(self) -> dict[str, str]:

@@ -29,27 +29,27 @@ def add_batch(transactions: list[LogTransaction], batch: Batch) -> AbortedTxn | 
 
     Returns the transaction if the marker aborts it.
     """
-    known = _open_of(transactions, batch.producer_id)
+    txn = _open_of(transactions, batch.producer_id)
     if not batch.is_control:
-        if known is None:
+        if txn is None:
             transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
         return None
-    if known is None:
+    if txn is None:
         return None
-    known.last_offset = batch.last_offset
+    txn.last_offset = batch.last_offset
     if batch.end_marker is None or batch.end_marker.is_commit:
         return None
     others = [each.first_offset for each in transactions if each.last_offset == NO_OFFSET]
     last_stable_offset = others[0] if others else batch.last_offset + 1
-    return AbortedTxn(known.producer_id, known.first_offset, known.last_offset, last_stable_offset)
+    return AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable_offset)
 
 
 def replay_batch(transactions: list[LogTransaction], batch: Batch) -> None:
     """Update transactions while a log is read again, without the index of aborted ones."""
-    known = _open_of(transactions, batch.producer_id)
-    if batch.is_control and known is not None:
-        known.last_offset = batch.last_offset
-    elif not batch.is_control and known is None:
+    txn = _open_of(transactions, batch.producer_id)
+    if batch.is_control and txn is not None:
+        txn.last_offset = batch.last_offset
+    elif not batch.is_control and txn is None:
         transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
 
 

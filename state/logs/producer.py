@@ -168,26 +168,26 @@ def check(
 
     `verification` is the partition's verification state of the producer, if any.
     """
-    known = None if producer is None or producer.producer_epoch == NO_PRODUCER_EPOCH else producer
-    if known is not None and batch.producer_epoch == known.producer_epoch:
+    entry = None if producer is None or producer.producer_epoch == NO_PRODUCER_EPOCH else producer
+    if entry is not None and batch.producer_epoch == entry.producer_epoch:
         last = (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
-        for each in known.batches:
+        for each in entry.batches:
             if each.last_sequence == last and each.first_sequence == batch.base_sequence:
                 return SequenceCheck(NONE, each)
     is_unverified = batch.is_transactional and rules.verifies and verification is None
-    if is_unverified and not is_ongoing(known, batch.producer_epoch):
+    if is_unverified and not is_ongoing(entry, batch.producer_epoch):
         return SequenceCheck(Error.INVALID_TXN_STATE)
-    if known is not None and batch.producer_epoch < known.producer_epoch:
+    if entry is not None and batch.producer_epoch < entry.producer_epoch:
         return SequenceCheck(Error.INVALID_PRODUCER_EPOCH)
-    if verification is not None and not _may_be_first(known, batch, verification):
+    if verification is not None and not _may_be_first(entry, batch, verification):
         return SequenceCheck(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    if known is None:
+    if entry is None:
         is_refused = rules.rejects_unknown and batch.base_sequence != 0
         return SequenceCheck(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
-    checked = check_sequence(known, batch, rules)
+    checked = check_sequence(entry, batch, rules)
     if batch.is_transactional or checked is not ACCEPTED:
         return checked
-    is_open = known.current_txn_first_offset != NO_OFFSET
+    is_open = entry.current_txn_first_offset != NO_OFFSET
     return SequenceCheck(Error.INVALID_TXN_STATE) if is_open else ACCEPTED
 
 
@@ -201,10 +201,10 @@ def is_ongoing(producer: ProducerStateEntry | None, producer_epoch: int) -> bool
 
 
 def _may_be_first(
-    known: ProducerStateEntry | None, batch: Batch, verification: Verification
+    entry: ProducerStateEntry | None, batch: Batch, verification: Verification
 ) -> bool:
     """True if the sequence can be that of a transaction's first batch."""
-    is_new = known is None or not known.batches
+    is_new = entry is None or not entry.batches
     if verification.is_v2 and is_new and batch.base_sequence != 0:
         return False
     return batch.base_sequence <= verification.lowest_sequence

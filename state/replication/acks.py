@@ -109,8 +109,8 @@ def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
         return Error.NOT_LEADER_OR_FOLLOWER
     if log.high_watermark < required_offset:
         return None
-    known = copying.view(broker, place)
-    in_sync = known.maximal_isr if known is not None else partition.isr
+    leadership = copying.view(broker, place)
+    in_sync = leadership.maximal_isr if leadership is not None else partition.isr
     if len(in_sync) < broker.min_in_sync(topic, place[1]):
         return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     return Error.NONE

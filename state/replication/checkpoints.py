@@ -81,12 +81,12 @@ def before(broker: Broker, record: Record) -> None:
 def begin(broker: Broker) -> Checkpointing:
     """Start writing the file, unless the broker does already."""
     table = broker.tables.replication
-    known = table.get(_key(broker.id), Checkpointing)
-    if known is None:
+    checkpointing = table.get(_key(broker.id), Checkpointing)
+    if checkpointing is None:
         interval_ms = max(broker.settings.replica_high_watermark_checkpoint_interval_ms, 1)
-        known = Checkpointing(broker.now, interval_ms)
-        table.put(_key(broker.id), known)
-    return known
+        checkpointing = Checkpointing(broker.now, interval_ms)
+        table.put(_key(broker.id), checkpointing)
+    return checkpointing
 
 
 def in_file(broker: Broker, log: Log) -> int:

@@ -257,7 +257,7 @@ def drop_pending_fetches(broker: Broker, place: Place, follower_ids: Iterable[in
 
 def request_isr_change(broker: Broker, place: Place, leadership: Leadership) -> Message:
     """The AlterPartition request for the pending in-sync set."""
-    wanted = AlterPartitionRequestPartitionData(
+    partition_data = AlterPartitionRequestPartitionData(
         partition_index=place[1],
         leader_epoch=leadership.leader_epoch,
         new_isr_with_epochs=[
@@ -266,7 +266,7 @@ def request_isr_change(broker: Broker, place: Place, leadership: Leadership) -> 
         ],
         partition_epoch=leadership.partition_epoch,
     )
-    topics = [AlterPartitionRequestTopicData(topic_id=place[0], partitions=[wanted])]
+    topics = [AlterPartitionRequestTopicData(topic_id=place[0], partitions=[partition_data])]
     body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
     return Message(broker.id, CONTROLLER, kafka_apis.ALTER_PARTITION.key, body)
 
@@ -502,8 +502,8 @@ def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] 
             continue
         count = broker.settings.num_replica_fetchers
         fetcher = fetchers.fetcher_id(log.topic, log.partition, count)
-        wanted = follower.fetch_request(log, partition.leader_epoch, sends_epoch)
-        requested.setdefault((partition.leader, fetcher), []).append(wanted)
+        fetch_partition = follower.fetch_request(log, partition.leader_epoch, sends_epoch)
+        requested.setdefault((partition.leader, fetcher), []).append(fetch_partition)
     copies = [
         ReplicaFetch(broker.id, leader_id, each, fetcher)
         for (leader_id, fetcher), each in requested.items()

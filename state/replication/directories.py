@@ -139,16 +139,16 @@ def _misplaced(broker: Broker, topic_ids: Iterable[Uuid] | None) -> Iterator[tup
             log = broker.held_log(topic_id, number)
             if log is None:
                 continue
-            known, path = partition.directories.get(broker.id), disk.directory_of(broker, log)
-            if known != directory_id(broker.cell, broker.id, path):
+            directory, path = partition.directories.get(broker.id), disk.directory_of(broker, log)
+            if directory != directory_id(broker.cell, broker.id, path):
                 yield log, path
 
 
 def online(controller: Controller, broker: int) -> list[Uuid]:
     """Ids of a broker's live directories, as the controller knows them."""
-    known = controller.registration(broker).log_dirs
-    if known or broker not in controller.cell.brokers:
-        return known
+    log_dirs = controller.registration(broker).log_dirs
+    if log_dirs or broker not in controller.cell.brokers:
+        return log_dirs
     paths = controller.cell.broker_settings.log_dirs
     return [directory_id(controller.cell, broker, path) for path in paths]
 

@@ -65,21 +65,21 @@ def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse)
     decision = Decision()
     for topic_id, result in results:
         place = (topic_id, result.partition_index)
-        wanted = [each.broker_id for each in requests[place].new_isr_with_epochs]
-        _handle_result(broker, place, wanted, result, decision)
+        broker_ids = [each.broker_id for each in requests[place].new_isr_with_epochs]
+        _handle_result(broker, place, broker_ids, result, decision)
     return decision
 
 
 def _handle_result(
     broker: Broker,
     place: Place,
-    wanted: list[int],
+    broker_ids: list[int],
     result: AlterPartitionResponsePartitionData,
     decision: Decision,
 ) -> None:
     """Handle one partition of the response, unless metadata has replaced the pending change."""
     known, log = copying.view(broker, place), broker.log(*place)
-    if known is None or log is None or known.pending != wanted:
+    if known is None or log is None or known.pending != broker_ids:
         return
     leadership = copying.mutable_view(broker, place)
     error = Error(result.error_code)

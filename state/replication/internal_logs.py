@@ -176,10 +176,10 @@ def has_followers(machine: Machine, place: Place) -> bool:
     return partition is not None and len(partition.replicas) > 1
 
 
-def whole(broker: Broker, place: Place, known: PartitionTaken) -> BatchAppended:
+def whole(broker: Broker, place: Place, record: PartitionTaken) -> BatchAppended:
     """A coordinator's whole state, for a log that gets its first follower."""
-    batch = _batch(broker, place, known)
-    _fill(batch, [known])
+    batch = _batch(broker, place, record)
+    _fill(batch, [record])
     return BatchAppended(*place, batch)
 
 

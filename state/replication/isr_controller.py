@@ -37,28 +37,28 @@ RECOVERED, RECOVERING = 0, 1
 def refusal(
     partition: Partition | None,
     sender: int,
-    wanted: AlterPartitionRequestPartitionData,
+    target: AlterPartitionRequestPartitionData,
     may_be_in_sync: Callable[[BrokerState], bool],
 ) -> Error:
     if partition is None:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    if wanted.leader_epoch > partition.leader_epoch:
+    if target.leader_epoch > partition.leader_epoch:
         return Error.NOT_CONTROLLER
-    if wanted.partition_epoch > partition.partition_epoch:
+    if target.partition_epoch > partition.partition_epoch:
         return Error.NOT_CONTROLLER
-    if wanted.leader_epoch < partition.leader_epoch:
+    if target.leader_epoch < partition.leader_epoch:
         return Error.FENCED_LEADER_EPOCH
     if sender != partition.leader:
         return Error.INVALID_REQUEST
-    if wanted.partition_epoch < partition.partition_epoch:
+    if target.partition_epoch < partition.partition_epoch:
         return Error.INVALID_UPDATE_VERSION
-    isr = [state.broker_id for state in wanted.new_isr_with_epochs]
+    isr = [state.broker_id for state in target.new_isr_with_epochs]
     if _is_malformed(partition, isr):
         return Error.INVALID_REQUEST
     may_not_recover = len(isr) > 1 or partition.leader_recovery_state == RECOVERED
-    if wanted.leader_recovery_state == RECOVERING and may_not_recover:
+    if target.leader_recovery_state == RECOVERING and may_not_recover:
         return Error.INVALID_REQUEST
-    if not all(map(may_be_in_sync, wanted.new_isr_with_epochs)):
+    if not all(map(may_be_in_sync, target.new_isr_with_epochs)):
         return Error.INELIGIBLE_REPLICA
     return Error.NONE
 

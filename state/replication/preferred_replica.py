@@ -40,8 +40,8 @@ def preferred(
     leadership = copying.view_or_initial(broker, place)
 
     def most(replica_id: int) -> tuple[int, int, int]:
-        known = leadership.replicas[replica_id]
-        return known.log_end_offset, known.last_caught_up, replica_id
+        replica = leadership.replicas[replica_id]
+        return replica.log_end_offset, replica.last_caught_up, replica_id
 
     nearby = [
         each

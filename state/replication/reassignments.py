@@ -40,9 +40,9 @@ def is_under_way(partition: Partition) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
-def begun(current: Sequence[int], wanted: Sequence[int]) -> TargetAssignment:
-    removing = sorted(set(current) - set(wanted))
-    return TargetAssignment([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
+def begun(current: Sequence[int], target: Sequence[int]) -> TargetAssignment:
+    removing = sorted(set(current) - set(target))
+    return TargetAssignment([*target, *removing], sorted(set(target) - set(current)), removing)
 
 
 def completed(

@@ -50,8 +50,8 @@ class Acquisition:
         share, log_batches = self._share, self._log_batches
         if self._request.records <= 0 or log_batches[-1].last < share.start_offset:
             return []
-        wanted, last = self._bounds()
-        if wanted <= 0:
+        count, last = self._bounds()
+        if count <= 0:
             return []
         base = log_batches[0].first
         self._archive_deleted(base)
@@ -63,9 +63,9 @@ class Acquisition:
         lowest = min(log_batches[0].first, base)
         in_flight = [each for each in share.batches if lowest <= each.first <= last]
         if not in_flight:
-            self._acquire_new(base, last, wanted)
+            self._acquire_new(base, last, count)
             return self._found
-        self._acquire_in_flight(in_flight, base, last, wanted)
+        self._acquire_in_flight(in_flight, base, last, count)
         if self._found:
             self._move_gap(self._found[-1].last + 1)
         return self._found
@@ -73,11 +73,11 @@ class Acquisition:
     def _bounds(self) -> tuple[int, int]:
         """Return the maximum number of records and the last offset."""
         share, last = self._share, self._log_batches[-1].last
-        wanted = min(self._request.records, self._limits.records - share.records_in_flight)
-        if wanted <= 0 and self._fetch_offset <= share.end_offset:
-            wanted = min(self._request.records, share.end_offset - self._fetch_offset + 1)
+        count = min(self._request.records, self._limits.records - share.records_in_flight)
+        if count <= 0 and self._fetch_offset <= share.end_offset:
+            count = min(self._request.records, share.end_offset - self._fetch_offset + 1)
             last = min(last, share.end_offset)
-        return wanted, last
+        return count, last
 
     def _archive_deleted(self, base: int) -> None:
         share = self._share
@@ -85,26 +85,25 @@ class Acquisition:
             share.done_count += share.archive(self._fetch_offset, base, RecordState.AVAILABLE)
 
     def _acquire_in_flight(
-        self, in_flight: list[InFlightBatch], base: int, last: int, wanted: int
+        self, in_flight: list[InFlightBatch], base: int, last: int, count: int
     ) -> None:
         """Acquire available records in flight, and gaps between and after them."""
         first_read, gap = self._log_batches[0].first, base
         for batch in in_flight:
-            if self._count >= wanted:
+            if self._count >= count:
                 break
             if self._share.has_gap:
                 if gap < batch.first:
-                    self._acquire_new(gap, batch.first - 1, wanted - self._count)
+                    self._acquire_new(gap, batch.first - 1, count - self._count)
                 gap = batch.last + 1
-                if self._count >= wanted:
+                if self._count >= count:
                     break
             is_suspect = self._is_suspect(batch, first_read, last)
             if is_suspect and self._count:
-                wanted = 0
+                count = 0
                 break
             is_too_long = (
-                self._request.is_record_limit
-                and batch.last - batch.first + 1 > wanted - self._count
+                self._request.is_record_limit and batch.last - batch.first + 1 > count - self._count
             )
             if not batch.is_split and not batch.shared_state.is_free:
                 continue
@@ -115,12 +114,12 @@ class Acquisition:
                 continue
             batch.split()
             before = self._count
-            self._acquire_records(batch, first_read, last, wanted - self._count)
+            self._acquire_records(batch, first_read, last, count - self._count)
             if is_suspect and self._count > before:
-                wanted = 0
+                count = 0
                 break
-        if self._count < wanted and in_flight[-1].last < last:
-            self._acquire_new(in_flight[-1].last + 1, last, wanted - self._count)
+        if self._count < count and in_flight[-1].last < last:
+            self._acquire_new(in_flight[-1].last + 1, last, count - self._count)
 
     def _acquire_batch(self, first: int, last: int, record: InFlightState) -> None:
         record.acquire(self._request.member_id, self._locked_until)
@@ -139,7 +138,7 @@ class Acquisition:
         ]
         return max(counts, default=0) >= self._suspect_count
 
-    def _acquire_records(self, batch: InFlightBatch, first: int, last: int, wanted: int) -> None:
+    def _acquire_records(self, batch: InFlightBatch, first: int, last: int, count: int) -> None:
         """Acquire records of a split batch; only some of suspect ones."""
         limit, acquired, most = self._limits.deliveries, 0, None
         found: list[Acquired] = []
@@ -157,31 +156,31 @@ class Acquisition:
             record.acquire(self._request.member_id, self._locked_until)
             _append(found, Acquired(offset, offset, record.delivery_count))
             acquired += 1
-            is_full = self._request.is_record_limit and acquired == wanted
+            is_full = self._request.is_record_limit and acquired == count
             if is_last_time or is_full or acquired == most:
                 break
         self._found.extend(found)
         self._count += acquired
 
-    def _acquire_new(self, first: int, last: int, wanted: int) -> None:
+    def _acquire_new(self, first: int, last: int, count: int) -> None:
         """Acquire new records, in batches of about the requested size."""
         share = self._share
         if not share.batches and share.end_offset > first:
             first = share.end_offset
-        if wanted < last - first + 1:
-            aligned = self._aligned(first + wanted - 1)
+        if count < last - first + 1:
+            aligned = self._aligned(first + count - 1)
             last = min(aligned, last) if share.has_gap else aligned
         acquired = self._split(first, last)
-        if self._request.is_record_limit and acquired[0].last - acquired[0].first + 1 > wanted:
+        if self._request.is_record_limit and acquired[0].last - acquired[0].first + 1 > count:
             batch = InFlightBatch(first, last, [InFlightState(RecordState.AVAILABLE, 0)])
             batch.split()
-            for record in batch.records[:wanted]:
+            for record in batch.records[:count]:
                 record.acquire(self._request.member_id, self._locked_until)
-            for record in batch.records[wanted:]:
+            for record in batch.records[count:]:
                 record.delivery_count = 0
             self._insert(batch)
             share.looks_back = True
-            acquired = [Acquired(first, first + wanted - 1, 1)]
+            acquired = [Acquired(first, first + count - 1, 1)]
         else:
             for each in acquired:
                 record = InFlightState(RecordState.AVAILABLE, 0)

@@ -6,7 +6,8 @@ group's `errors.deadletterqueue.topic.name` names, to the partition with the sam
 their count). Then the record is archived, even if the write has failed. It has no key and no
 value; its headers say where the original is. A new leader goes on with ARCHIVING records.
 
-Not written, and archived at once, if the topic does not exist, its
+A missing topic is created with `errors.deadletterqueue.auto.create.topics.enable`; its records stay
+ARCHIVING meanwhile. Not written, and archived at once, if the topic does not exist, its
 `errors.deadletterqueue.group.enable` is false, its name does not start with the brokers'
 `errors.deadletterqueue.topic.name.prefix`, or its partition has no leader.
 
@@ -17,6 +18,11 @@ import msgspec
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from brokertwin.protocol.generated.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -26,7 +32,7 @@ from brokertwin.protocol.primitives import write_varint
 from brokertwin.protocol.record_batches import HEADER_BYTES
 from brokertwin.state.cluster import features, group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import Message
+from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.share.in_flight import DeadLetterCause
 from brokertwin.state.share.share_partition import DeadLetters
 from brokertwin.state.share.state_store import ShareKey
@@ -75,6 +81,17 @@ def write_request(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> 
     context = msgspec.json.encode(WrittenLetters(share_key, letters)).decode()
     body = ProduceRequest(acks=LEADER_ONLY, topic_data=topics)
     return Message(broker.id, leader, kafka_apis.PRODUCE.key, body, context)
+
+
+def creation(broker: Broker, group_id: str) -> Message:
+    """Return the request that creates the topic for a group's dead letters."""
+    configs = [
+        CreatableTopicConfig(name=group_configs.TAKES_DEAD_LETTERS, value="true"),
+        CreatableTopicConfig(name="message.timestamp.type", value="CreateTime"),
+    ]
+    name = group_configs.dead_letters_to(broker, group_id)
+    body = CreateTopicsRequest(topics=[CreatableTopic(name=name, configs=configs)])
+    return Message(broker.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body)
 
 
 def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> Batch:

@@ -250,12 +250,12 @@ class SharePartition(msgspec.Struct):
     def _acknowledge(
         self,
         member_id: str,
-        given: AcknowledgedRecords,
+        records: AcknowledgedRecords,
         limits: ShareLimits,
         now: int,
         changed: list[tuple[int, int, InFlightState]],
     ) -> ShareStateError | None:
-        batches = self._acknowledged_batches(given)
+        batches = self._acknowledged_batches(records)
         if isinstance(batches, ShareStateError):
             return batches
         for batch in batches:
@@ -268,16 +268,16 @@ class SharePartition(msgspec.Struct):
                 is_partly_done = batch.first < self.start_offset
                 if (
                     is_partly_done
-                    or len(given.types) > 1
-                    or not batch.is_within(given.first, given.last)
+                    or len(records.types) > 1
+                    or not batch.is_within(records.first, records.last)
                 ):
                     batch.split()
-            lowest = max(given.first, self.start_offset)
-            for first, last, record in batch.states_in(lowest, given.last):
+            lowest = max(records.first, self.start_offset)
+            for first, last, record in batch.states_in(lowest, records.last):
                 fault = _record_error(record, member_id) if batch.is_split else None
                 if fault is not None:
                     return fault
-                type_ = given.type_at(max(first, given.first))
+                type_ = records.type_at(max(first, records.first))
                 if type_ == RENEW and not limits.may_renew:
                     return NO_RENEWAL
                 if type_ == RENEW:
@@ -291,17 +291,17 @@ class SharePartition(msgspec.Struct):
         return None
 
     def _acknowledged_batches(
-        self, given: AcknowledgedRecords
+        self, records: AcknowledgedRecords
     ) -> list[InFlightBatch] | ShareStateError:
-        count = self._batches_up_to(given.first)
-        if not count and given.first < self.start_offset <= given.last:
+        count = self._batches_up_to(records.first)
+        if not count and records.first < self.start_offset <= records.last:
             count = self._batches_up_to(self.start_offset)
         if not count:
             return BATCH_NOT_FOUND
-        named = self.batches[count - 1 : self._batches_up_to(given.last)]
-        if named[-1].last < given.first:
+        named = self.batches[count - 1 : self._batches_up_to(records.last)]
+        if named[-1].last < records.first:
             return FIRST_PAST
-        return LAST_PAST if given.last > named[-1].last else named
+        return LAST_PAST if records.last > named[-1].last else named
 
     def _batches_up_to(self, offset: int) -> int:
         return bisect_right(self.batches, offset, key=_first_of)
@@ -383,6 +383,14 @@ class SharePartition(msgspec.Struct):
         return [
             DeadLetters(first, last, record.delivery_count, record.cause)
             for first, last, record in self._archiving(batches)
+        ]
+
+    def states(self) -> StateBatches:
+        """Return the state of all records in flight."""
+        return [
+            _state_batch(first, last, record)
+            for batch in self.batches
+            for first, last, record in batch.states()
         ]
 
     def _archiving(self, batches: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlightState]]:

@@ -263,9 +263,36 @@ def _write_letters(
     """Write dead letters for ARCHIVING records; archive those that cannot be written."""
     share = find(broker, share_key)
     messages: list[Message] = []
-    for letters in share.dead_letters(batches) if share is not None else ():
+    due = share.dead_letters(batches) if share is not None else []
+    if due and group_configs.creates_dead_letter_topic(broker, share_key[0]):
+        return [dead_letters.creation(broker, share_key[0])]
+    for letters in due:
         message = dead_letters.write_request(broker, share_key, letters)
         messages += [message] if message is not None else _archive(broker, share_key, letters)
+    return messages
+
+
+def on_topics_created(broker: Broker, created: dict[str, Error]) -> list[Message]:
+    """Write dead letters to created topics; archive those whose topic could not be created.
+
+    A broker learns of a topic after the response. Like Kafka, it then tries to create it again.
+
+    Args:
+        broker: the leader of share partitions.
+        created: the result of each creation, by name.
+    """
+    messages: list[Message] = []
+    for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/"):
+        share_key = _parsed_key(key.split("/", 2)[2])
+        name = group_configs.dead_letters_to(broker, share_key[0])
+        share = find(broker, share_key) if name in created else None
+        due = share.dead_letters(share.states()) if share is not None else []
+        if due and created[name] is Error.NONE and broker.topic_by_name(name) is None:
+            messages.append(dead_letters.creation(broker, share_key[0]))
+            continue
+        for letters in due:
+            message = dead_letters.write_request(broker, share_key, letters)
+            messages += [message] if message is not None else _archive(broker, share_key, letters)
     return messages
 
 

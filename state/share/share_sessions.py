@@ -63,11 +63,13 @@ class ShareSession(msgspec.Struct):
     ends_with_it: bool = True
     used_at: int = 0
 
-    def update(self, wanted: list[TopicPartitionId], forgotten: list[TopicPartitionId]) -> None:
+    def update(
+        self, topic_partition_ids: list[TopicPartitionId], forgotten: list[TopicPartitionId]
+    ) -> None:
         """Add partitions, which must be in the next response, and remove others."""
-        known = {each.place for each in self.partitions}
+        places = {each.place for each in self.partitions}
         self.partitions += [
-            ShareSessionPartition(*each, True) for each in wanted if each not in known
+            ShareSessionPartition(*each, True) for each in topic_partition_ids if each not in places
         ]
         gone = set(forgotten)
         self.partitions = [each for each in self.partitions if each.place not in gone]

@@ -171,12 +171,12 @@ def epoch_error(
     broker: Broker, share_key: ShareKey, state_epoch: int, leader_epoch: int
 ) -> ShareStateError | None:
     """Return 74 FENCED_LEADER_EPOCH, 124 FENCED_STATE_EPOCH, or None. Epoch -1 is never fenced."""
-    known = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
-    if known is None:
+    state = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
+    if state is None:
         return None
-    if NO_EPOCH != leader_epoch < known.leader_epoch:
+    if NO_EPOCH != leader_epoch < state.leader_epoch:
         return ShareStateError(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
-    if NO_EPOCH != state_epoch < known.state_epoch:
+    if NO_EPOCH != state_epoch < state.state_epoch:
         text = _OLD_STATE_EPOCH_4_4 if broker.settings.is_4_4 else _OLD_STATE_EPOCH
         return ShareStateError(Error.FENCED_STATE_EPOCH, text)
     return None
@@ -184,8 +184,8 @@ def epoch_error(
 
 def is_new_leader_epoch(broker: Broker, share_key: ShareKey, leader_epoch: int) -> bool:
     """True if a leader epoch differs from the last one; -1 is ignored."""
-    known = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
-    return known is not None and leader_epoch not in (NO_EPOCH, known.leader_epoch)
+    state = broker.tables.groups.get(_key(broker.id, *share_key), ShareState)
+    return state is not None and leader_epoch not in (NO_EPOCH, state.leader_epoch)
 
 
 def access_error(

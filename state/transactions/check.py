@@ -44,17 +44,17 @@ def _ids(at: MachineTables) -> Violations:
     """Check ids and timers. A prepared id has no timer if its markers were fenced, as in Kafka."""
     prefix = f"{transactional_ids.TIMER}/{at.id}/"
     timers = set(pending.timers_of(at.tables.pending, prefix))
-    for name, known in transactional_ids.all_ids(at):
-        needs_check = known.state == TransactionState.ONGOING or known.state in PREPARED
+    for name, metadata in transactional_ids.all_ids(at):
+        needs_check = metadata.state == TransactionState.ONGOING or metadata.state in PREPARED
         is_led = leads(at, TRANSACTION_TOPIC, name)
-        if known.state == TransactionState.ONGOING and name not in timers and is_led:
+        if metadata.state == TransactionState.ONGOING and name not in timers and is_led:
             yield f"transactional id {name!r} is Ongoing without a scheduled check"
         if not needs_check and name in timers:
-            yield f"transactional id {name!r} is {known.state} with a scheduled check"
-        if known.state == TransactionState.EMPTY and known.partitions:
-            yield f"transactional id {name!r} is Empty with {known.partitions}"
-        if not known.producer_epoch >= -1 or known.producer_id < 0:
-            yield f"transactional id {name!r} has producer {known.producer_id}"
+            yield f"transactional id {name!r} is {metadata.state} with a scheduled check"
+        if metadata.state == TransactionState.EMPTY and metadata.partitions:
+            yield f"transactional id {name!r} is Empty with {metadata.partitions}"
+        if not metadata.producer_epoch >= -1 or metadata.producer_id < 0:
+            yield f"transactional id {name!r} has producer {metadata.producer_id}"
         timers.discard(name)
     for name in sorted(timers):
         yield f"broker {at.id} has a timer of the unknown transactional id {name!r}"

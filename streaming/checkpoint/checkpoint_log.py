@@ -30,8 +30,8 @@ def committed(checkpoint: Path) -> int:
 
 def query_id(checkpoint: Path) -> str:
     """Return Spark's query id, which is unique for each checkpoint."""
-    known: str = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
-    return known
+    text: str = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
+    return text
 
 
 def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:

@@ -163,11 +163,11 @@ def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
         checkpoint: a checkpoint that this process has locked.
         taken: by cell name.
     """
-    known = read(checkpoint)
-    if known is not None and taken:
-        names = known.loads.keys() | taken.keys()
-        total = {name: known.loads.get(name, 0) + taken.get(name, 0) for name in sorted(names)}
-        write(checkpoint, msgspec.structs.replace(known, loads=total))
+    job_facts = read(checkpoint)
+    if job_facts is not None and taken:
+        names = job_facts.loads.keys() | taken.keys()
+        total = {name: job_facts.loads.get(name, 0) + taken.get(name, 0) for name in sorted(names)}
+        write(checkpoint, msgspec.structs.replace(job_facts, loads=total))
 
 
 @contextmanager

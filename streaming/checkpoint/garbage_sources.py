@@ -58,10 +58,10 @@ class Sources:
         self._checkpoint = settings.checkpoint_dir
         self._client: ClientProperties = client_properties(settings)
         state_reader.committed_batch(self._checkpoint)
-        known = facts.read(self._checkpoint)
+        job_facts = facts.read(self._checkpoint)
         requests = full_name(settings.prefix, REQUESTS)
         partitions_of(self._client, requests)
-        if known is None or known.requests_topic_id != topic_id(
+        if job_facts is None or job_facts.requests_topic_id != topic_id(
             admin_client(self._client), requests
         ):
             raise UserError(
@@ -140,11 +140,11 @@ class Sources:
     def delete(self, cuts: Iterable[Cut]) -> None:
         """Delete the rows of the cuts. Raises UserError if Kafka refuses."""
         topic = full_name(self._settings.prefix, DATA)
-        wanted = [TopicPartition(topic, cut.partition, cut.below) for cut in cuts if cut.freed]
-        if not wanted:
+        deletions = [TopicPartition(topic, cut.partition, cut.below) for cut in cuts if cut.freed]
+        if not deletions:
             return
         admin = admin_client(self._client)
-        for place, deleted in admin.delete_records(wanted).items():
+        for place, deleted in admin.delete_records(deletions).items():
             try:
                 deleted.result(KAFKA_TIMEOUT_S)
             except KafkaException as error:
@@ -156,6 +156,6 @@ class Sources:
 
 def _extent(reader: Consumer, topic: str, partition: int, before_ms: int) -> Extent:
     start, end = first_and_end(reader, TopicPartition(topic, partition))
-    wanted = [TopicPartition(topic, partition, before_ms)]
-    (young,) = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
+    partitions = [TopicPartition(topic, partition, before_ms)]
+    (young,) = reader.offsets_for_times(partitions, KAFKA_TIMEOUT_S)
     return Extent(start, min(young.offset, end) if young.offset >= 0 else end, end)

@@ -58,13 +58,13 @@ class Restored(NamedTuple):
 AS_IT_WAS = RestoreTarget()
 
 
-def restore(path: Path, checkpoint: Path, wanted: RestoreTarget = AS_IT_WAS) -> Restored:
+def restore(path: Path, checkpoint: Path, target: RestoreTarget = AS_IT_WAS) -> Restored:
     """Create a checkpoint from a snapshot, completely or not at all.
 
     Args:
         path: the snapshot's directory.
         checkpoint: a directory that is empty or does not exist.
-        wanted: the properties of the new job.
+        target: the properties of the new job.
 
     Raises:
         UserError: the snapshot is damaged or has another version, the checkpoint exists, or the
@@ -77,15 +77,15 @@ def restore(path: Path, checkpoint: Path, wanted: RestoreTarget = AS_IT_WAS) -> 
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = in_this_version(f"the snapshot {path}", stored)
     former = msgspec.convert(snapshot.facts, JobFacts)
-    if wanted.prefix not in (None, former.prefix):
+    if target.prefix not in (None, former.prefix):
         _check_leaves_nothing(former, cells)
-    new = _facts(snapshot, former, wanted)
+    new = _facts(snapshot, former, target)
     if new.cells != former.cells:
         cells = resharding.redistributed(former, cells, new.cells)
     hidden = f".{checkpoint.name}.restored"
     try:
         with places.new_directory(checkpoint, hidden) as fresh:
-            _write(fresh, path, cells, snapshot, new, wanted.offsets or _offsets(snapshot, new))
+            _write(fresh, path, cells, snapshot, new, target.offsets or _offsets(snapshot, new))
             places.publish(fresh, checkpoint, facts.FILE_NAME)
     except NotReadable as reason:
         raise UserError(f"Cannot restore the snapshot {path}: {reason}.") from None
@@ -97,12 +97,12 @@ def restore(path: Path, checkpoint: Path, wanted: RestoreTarget = AS_IT_WAS) -> 
     return Restored(snapshot, new)
 
 
-def _facts(snapshot: SnapshotManifest, former: JobFacts, wanted: RestoreTarget) -> JobFacts:
+def _facts(snapshot: SnapshotManifest, former: JobFacts, target: RestoreTarget) -> JobFacts:
     """The facts of the new checkpoint; `run` finds a missing topic id."""
-    prefix = wanted.prefix or former.prefix
-    shuffle_partitions = wanted.shuffle_partitions or former.shuffle_partitions
-    is_cut = wanted.cells not in (None, former.cells)
-    count = wanted.cells or former.cells
+    prefix = target.prefix or former.prefix
+    shuffle_partitions = target.shuffle_partitions or former.shuffle_partitions
+    is_cut = target.cells not in (None, former.cells)
+    count = target.cells or former.cells
     names = resharding.names(former, count) if is_cut else list(former.groups)
     loads = resharding.loads(former, names) if is_cut else former.loads
     return msgspec.structs.replace(

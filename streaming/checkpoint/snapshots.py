@@ -53,23 +53,23 @@ def take(
     Raises:
         UserError: the batch does not exist, or files cannot be written.
     """
-    wanted = committed_batch(checkpoint, batch)
-    known = facts.read(checkpoint)
-    assert known is not None
-    cells = read_cells(checkpoint, wanted, session)
+    batch_id = committed_batch(checkpoint, batch)
+    job_facts = facts.read(checkpoint)
+    assert job_facts is not None
+    cells = read_cells(checkpoint, batch_id, session)
     taken = SnapshotContent(
         taken_ms=now_ms(),
-        batch=wanted,
+        batch=batch_id,
         query_id=checkpoint_log.query_id(checkpoint),
         state_version=STATE_VERSION,
         source_offsets={
             topic: {str(partition): offset for partition, offset in ends.items()}
-            for topic, ends in checkpoint_log.end_offsets(checkpoint, wanted).items()
+            for topic, ends in checkpoint_log.end_offsets(checkpoint, batch_id).items()
         },
         cells=cells,
         offsets=offsets_of(cells),
-        facts=msgspec.to_builtins(known),
-        spark=_spark_files(checkpoint, wanted),
+        facts=msgspec.to_builtins(job_facts),
+        spark=_spark_files(checkpoint, batch_id),
     )
     return snapshot_store.write(directory, taken, judge)
 

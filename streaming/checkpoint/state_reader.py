@@ -68,22 +68,22 @@ def _read(
     only: Collection[str] | None = None,
 ) -> Stored:
     """Read rows for `read_cells` as stored; raises like it."""
-    wanted = committed_batch(checkpoint, batch)
-    known = facts.read(checkpoint)
-    assert known is not None
-    facts.check_version(checkpoint, known)
-    groups = {n: group for n, group in known.groups.items() if only is None or n in only}
+    batch_id = committed_batch(checkpoint, batch)
+    job_facts = facts.read(checkpoint)
+    assert job_facts is not None
+    facts.check_version(checkpoint, job_facts)
+    groups = {n: group for n, group in job_facts.groups.items() if only is None or n in only}
     try:
-        states = store_files.read_states(checkpoint, wanted, groups.values())
+        states = store_files.read_states(checkpoint, batch_id, groups.values())
         stored = {name: of_row(states[key]) for name, key in groups.items() if key in states}
     except store_files.NotReadable as reason:
         if session is None:
             raise UserError(
-                f"Cannot read the state of micro-batch {wanted} in {checkpoint}.", f"{reason}."
+                f"Cannot read the state of micro-batch {batch_id} in {checkpoint}.", f"{reason}."
             ) from None
         report(f"read with Spark, because the files of {checkpoint} are not readable: {reason}")
         names = {group: name for name, group in groups.items()}
-        stored = spark_state.read_cells(session(), checkpoint, wanted, names)
+        stored = spark_state.read_cells(session(), checkpoint, batch_id, names)
     else:
         report(f"read from the files of {checkpoint}, without Spark")
     return stored
@@ -120,8 +120,8 @@ def outstanding(checkpoint: Path) -> dict[str, int]:
 
     Its topic `timers` has them only if it is the previous job's.
     """
-    known = facts.read(checkpoint)
-    if known is None or not known.restored_from:
+    job_facts = facts.read(checkpoint)
+    if job_facts is None or not job_facts.restored_from:
         return {}
     metas = {
         name: msgspec.msgpack.decode(columns["meta"], type=Meta)

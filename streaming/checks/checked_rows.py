@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from brokertwin.kafka_io.topic_reader import TopicRow
+from brokertwin.protocol.rows import kind_of
 from brokertwin.state.core import outputs
 from brokertwin.state.core.settings import cluster_of
-from brokertwin.state.groups import offset_records
+from brokertwin.state.groups import group_rows, offset_records
 
 SEQUENCES = 2**31
 NO_SEQUENCE = -1
@@ -221,13 +222,15 @@ def records(rows: Iterable[TopicRow], logs: RowLogs | None = None) -> list[Flat]
 
 
 def offsets(rows: Iterable[TopicRow], cluster: str) -> list[Flat]:
-    """Flatten committed offsets; foreign rows have no columns of a key."""
+    """Flatten committed offsets without rows of groups; foreign rows have no columns of a key."""
     found = []
     for row in distinct(rows):
         key, value = None, None
         with suppress(ValueError):  # a foreign row, whose missing columns are findings
+            if kind_of(row.key or b"") in group_rows.KINDS:
+                continue
             key = offset_records.decode_key(row.key or b"")
-            value = offset_records.decode_value(row.value) if row.value is not None else None
+            value = offset_records.decode_value(row.value) if key and row.value else None
         found.append(
             {
                 "id": row.id,

@@ -47,12 +47,12 @@ class _Page(HTMLParser):
             self._anchors.append(target is None or target.startswith("#"))
             if not self._anchors[-1]:
                 return  # a link to another page of the site; its text is kept
-        given = "".join(
+        attributes = "".join(
             f" {name}" if value is None else f' {name}="{escape(value)}"'
             for name, value in attrs
             if value is None or "url(" not in value
         )
-        self.out.append(f"<{tag}{given}>")
+        self.out.append(f"<{tag}{attributes}>")
 
     def handle_endtag(self, tag: str) -> None:
         """Write a closing tag of a written element."""

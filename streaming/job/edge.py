@@ -165,12 +165,12 @@ class JobEdge:
 
     def _placement(self, outside: UncheckedEvent) -> Placement | Refusal:
         name = outside.cluster or self._cluster
-        known = ", ".join(sorted(self._placements))
+        names = ", ".join(sorted(self._placements))
         if name is None:
-            return Refusal(Reason.MISSING_FIELD, f"no `cluster`, but the job has several: {known}")
+            return Refusal(Reason.MISSING_FIELD, f"no `cluster`, but the job has several: {names}")
         placed = self._placements.get(name)
         if placed is None:
-            return Refusal(Reason.UNKNOWN_CLUSTER, f"this job has clusters {known}, not {name!r}")
+            return Refusal(Reason.UNKNOWN_CLUSTER, f"this job has clusters {names}, not {name!r}")
         return placed
 
     def _check(self, outside: UncheckedEvent, event: Event, placed: Placement) -> Refusal | None:

@@ -149,7 +149,7 @@ def wait_for_responses(
     client: ClientProperties,
     prefix: str,
     first: Mapping[int, int],
-    wanted: set[str],
+    ids: set[str],
     patience_s: float,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, ModelResponse]:
@@ -159,7 +159,7 @@ def wait_for_responses(
         client: the connection to Kafka.
         prefix: the job's topic prefix.
         first: result of `ends` before the events were sent.
-        wanted: the ids to wait for.
+        ids: the ids to wait for.
         patience_s: gives up after this time without a new response.
         on_progress: called with the number of responses.
 
@@ -170,11 +170,11 @@ def wait_for_responses(
     position = dict(first)
     responses: dict[str, ModelResponse] = {}
     last_news = time.monotonic()
-    while len(responses) < len(wanted):
+    while len(responses) < len(ids):
         before = len(responses)
         for row in read_all(client, topic, position):
             position[row.partition] = row.offset + 1
-            if row.id in wanted and row.id not in responses and row.value:
+            if row.id in ids and row.id not in responses and row.value:
                 responses[row.id] = decode_response(row.value)
         on_progress(len(responses))
         if len(responses) > before:

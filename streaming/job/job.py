@@ -19,21 +19,12 @@ from brokertwin.settings import Settings
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import operator
 from brokertwin.streaming.job.operator import Count
+from brokertwin.streaming.job.session import kafka_source
 from brokertwin.streaming.job.stage import decided
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-SOURCE = {
-    "kafka.max.poll.records": "20000",
-    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
-}
-"""Consumer options of Spark's Kafka source: a poll returns a whole fetch, not 500 rows of it.
-
-After each poll Spark requests the first and the last offset, and drops what was fetched ahead
-(`InternalKafkaConsumer.fetch`).
-"""
 
 SINK = {
     "kafka.linger.ms": "20",
@@ -115,9 +106,13 @@ def start_query(
         rows_max: maximum number of events in the first micro-batch.
         count: called in the workers with the counts of `measures`.
     """
+    prefix = job.settings.prefix
+    topics = [full_name(prefix, REQUESTS)]
+    source = kafka_source(session, job.client, topics, rows_max, f"{prefix}.run")
+    requests = source.option("failOnDataLoss", "true").load()
     return (
-        _rows(decided(_requests(session, job, rows_max), job.cells, count), job.settings.prefix)
-        .writeStream.queryName(f"brokertwin {job.settings.prefix}")
+        _rows(decided(requests, job.cells, count), prefix)
+        .writeStream.queryName(f"brokertwin {prefix}")
         .format("kafka")
         .options(**job.client.for_spark())
         .options(**SINK)
@@ -125,20 +120,6 @@ def start_query(
         .outputMode("append")
         .trigger(processingTime=job.settings.trigger)
         .start()
-    )
-
-
-def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "DataFrame":
-    return (
-        session.readStream.format("kafka")
-        .options(**job.client.for_spark())
-        .options(**SOURCE)
-        .option("subscribe", full_name(job.settings.prefix, REQUESTS))
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", rows_max)
-        .option("groupIdPrefix", f"{job.settings.prefix}.run")
-        .load()
     )
 
 

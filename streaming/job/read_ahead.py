@@ -91,9 +91,9 @@ class Ahead:
 
     def bytes_of(self, rows: int) -> int:
         """Bytes of the first `rows` events; unknown ones have the mean size."""
-        known = min(rows, self.known)
+        row_count = min(rows, self.known)
         mean = self.known_bytes / self.known if self.known else self._mean
-        return self._totals[known] - self._totals[0] + round((rows - known) * mean)
+        return self._totals[row_count] - self._totals[0] + round((rows - row_count) * mean)
 
 
 def rows_within(partitions: Sequence[Ahead], rows_max: int, bytes_max: int) -> int:
@@ -119,10 +119,10 @@ def rows_within(partitions: Sequence[Ahead], rows_max: int, bytes_max: int) -> i
 def _shares(rows: int, lags: Sequence[int]) -> list[int]:
     """Rows by partition of a micro-batch (KafkaMicroBatchStream.rateLimit)."""
     total = max(1, sum(lags))
-    wanted = [rows * (lag / total) for lag in lags]
+    shares = [rows * (lag / total) for lag in lags]
     return [
         min(lag, math.ceil(share) if share < 1 else math.floor(share))
-        for lag, share in zip(lags, wanted, strict=True)
+        for lag, share in zip(lags, shares, strict=True)
     ]
 
 

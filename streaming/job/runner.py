@@ -227,9 +227,9 @@ def _clock(prepared_job: job.StreamingJob) -> Iterator[JobClock | None]:
         yield None
         return
     placed = {p.cluster: p for p in job.placements(settings)}
-    known = state_reader.outstanding(settings.checkpoint_dir)
+    outstanding = state_reader.outstanding(settings.checkpoint_dir)
     skew_ms = settings.event_time_max_skew_ms
-    clock = JobClock(prepared_job.client, settings.prefix, placed, skew_ms, known)
+    clock = JobClock(prepared_job.client, settings.prefix, placed, skew_ms, outstanding)
     clock.start()
     try:
         yield clock

@@ -7,7 +7,7 @@ import shlex
 import socket
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,9 @@ from brokertwin.streaming.job import jvm, spark_submit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
 SHIPPED = tuple(
     "brokertwin" + part
@@ -33,6 +36,16 @@ SHIPPED = tuple(
 """Packages that Spark's Python workers import."""
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+SOURCE = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
+}
+"""Consumer options of Spark's Kafka source: a poll returns a whole fetch, not 500 rows of it.
+
+After each poll Spark requests the first and the last offset, and drops what was fetched ahead
+(`InternalKafkaConsumer.fetch`).
+"""
+
 ROWS_PER_ARROW_BATCH = 5_000
 WORKER_DAEMON = "brokertwin.streaming.job.worker_daemon"
 POLLING_DELAY = "50ms"
@@ -155,6 +168,33 @@ def session_when_needed(
     finally:
         for one in started:
             one.stop()
+
+
+def kafka_source(
+    session: "SparkSession",
+    client: "ClientProperties",
+    topics: Iterable[str],
+    rows: int,
+    group: str,
+) -> "DataStreamReader":
+    """Read topics from their beginning.
+
+    Args:
+        session: the Spark session.
+        client: the connection to Kafka.
+        topics: full names.
+        rows: maximum number of rows of a micro-batch.
+        group: prefix of the names of Spark's consumer groups.
+    """
+    return (
+        session.readStream.format("kafka")
+        .options(**client.for_spark())
+        .options(**SOURCE)
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", rows)
+        .option("groupIdPrefix", group)
+    )
 
 
 def stop_query(query: "StreamingQuery") -> bool:

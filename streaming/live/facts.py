@@ -51,11 +51,15 @@ class FactRow(NamedTuple):
 
 
 class LogSpan(NamedTuple):
-    """The lines of a broker in a source: first and last ms, and the last micro-batch with one."""
+    """The lines of a broker in a source: first and last ms, and the last micro-batch with one.
+
+    `partial_until` is the last ms up to which parts for replicas were left out (`kinds.replicas`).
+    """
 
     first: int
     last: int
     read_at: int
+    partial_until: int = 0
 
 
 class ClusterFacts(msgspec.Struct):
@@ -67,6 +71,8 @@ class ClusterFacts(msgspec.Struct):
         addresses: `host:port` to the broker there.
         listeners: the controllers' listeners, whose requests are no clients'.
         shown: kind and key of each fact that may expire to when it was shown, in ms since 1970.
+        has_alters: whether leaders' changes of in-sync sets are recorded.
+        partial_until: up to when parts for replicas were left out, in ms since 1970.
     """
 
     known: KnownFacts = field(default_factory=lambda: KnownFacts(has_samples=False))
@@ -74,6 +80,14 @@ class ClusterFacts(msgspec.Struct):
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
     shown: dict[tuple[str, str], int] = field(default_factory=dict)
+    has_alters: bool = False
+    partial_until: int = 0
+
+    @property
+    def judges_replicas(self) -> bool:
+        """Whether a log of a controller, or a setting, lets high watermarks be judged."""
+        known = self.known
+        return self.has_alters or bool(known.presences) or 1 in known.min_isr.values()
 
     def add(self, row: FactRow) -> None:
         known, key, value = self.known, row.key, row.value
@@ -115,6 +129,10 @@ class ClusterFacts(msgspec.Struct):
         elif row.what == "span":
             broker, _, source = key.partition(" ")
             self._span(int(broker), source, LogSpan(*value))
+        elif row.what == "alters":
+            self.has_alters = True
+        if self.judges_replicas:
+            known.whole_since = self.partial_until
 
     def is_behind(self, now: int) -> bool:
         """Return whether the query is reading lines of long ago, such as those of a week."""
@@ -164,6 +182,7 @@ class ClusterFacts(msgspec.Struct):
         sources[source] = widened(sources.get(source, new), new)
         used = _alive(sources.values(), new.read_at)
         self.known.logs[broker] = max(e.first for e in used), min(e.last for e in used)
+        self.partial_until = max(self.partial_until, new.partial_until)
 
     def event_time(self, now: int) -> int:
         """Up to when the logs of the cluster are read, in ms since 1970."""
@@ -181,9 +200,7 @@ def _without(of: dict[Any, dict[Any, Any]], name: Any, key: Any) -> None:
 
 
 def widened(former: LogSpan, new: LogSpan) -> LogSpan:
-    return LogSpan(
-        min(former.first, new.first), max(former.last, new.last), max(former.read_at, new.read_at)
-    )
+    return LogSpan(min(former[0], new[0]), *map(max, former[1:], new[1:]))
 
 
 def _alive(spans: Iterable[LogSpan], now: int) -> list[LogSpan]:
@@ -191,7 +208,12 @@ def _alive(spans: Iterable[LogSpan], now: int) -> list[LogSpan]:
 
 
 def learned(
-    cluster: str, source: str, exchanges: Iterable[RecordedExchange], facts: ClusterFacts, now: int
+    cluster: str,
+    source: str,
+    exchanges: Iterable[RecordedExchange],
+    facts: ClusterFacts,
+    now: int,
+    is_partial: bool = False,
 ) -> Iterator[FactRow]:
     """Yield the facts of exchanges that are not known yet.
 
@@ -201,16 +223,20 @@ def learned(
         exchanges: in any order.
         facts: those that are known.
         now: time of the micro-batch, in ms since 1970.
+        is_partial: whether parts for replicas are left out.
     """
-    new = KnownFacts()
+    new, has_alters = KnownFacts(), False
     for each in exchanges:
         new.learn(each)
-    for what, key, value in _facts_of(source, new, facts, now):
+        has_alters |= each.line.api == "ALTER_PARTITION"
+    for what, key, value in _facts_of(source, new, facts, now, is_partial):
         yield FactRow(cluster, what, key, value, new.last)
+    if has_alters and not facts.has_alters:
+        yield FactRow(cluster, "alters", "", None)
 
 
 def _facts_of(
-    source: str, new: KnownFacts, facts: ClusterFacts, now: int
+    source: str, new: KnownFacts, facts: ClusterFacts, now: int, is_partial: bool
 ) -> Iterator[tuple[str, str, Any]]:
     """Kind, key and value of facts that are not known, or were shown too long ago."""
     known = facts.known
@@ -231,7 +257,7 @@ def _facts_of(
             if place not in known.places.get(number, {}) or is_due("place", key):
                 yield "place", key, value
     for broker, span in new.logs.items():
-        read = LogSpan(*span, now)
+        read = LogSpan(*span, now, new.last if is_partial else 0)
         former = facts.spans.get(broker, {}).get(source, read)
         yield "span", f"{broker} {source}", widened(former, read)
     for broker in new.precise.keys() - known.precise.keys():

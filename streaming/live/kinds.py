@@ -8,13 +8,13 @@ their rows:
 * `offset`: the offsets of a group, restricted to one partition. The group reports.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 
 import msgspec
 
-from brokertwin.recordings.history import bodies, sessions
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.findings import Finding
 from brokertwin.recordings.history.group_offsets import (
@@ -28,8 +28,14 @@ from brokertwin.recordings.history.group_offsets import (
 )
 from brokertwin.recordings.history.memberships import MEMBER_APIS
 from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.replication import REPLICATION
-from brokertwin.recordings.history.sessions import NONE, ObservedSessionCache, opened_by, session_of
+from brokertwin.recordings.history.replication import REPLICATION, LeadingParts
+from brokertwin.recordings.history.sessions import (
+    CACHES,
+    NONE,
+    ObservedSessionCache,
+    opened_by,
+    session_of,
+)
 from brokertwin.recordings.history.shares import SHARE_APIS
 from brokertwin.streaming.live.facts import ClusterFacts
 
@@ -89,13 +95,33 @@ def machine_of(key: EntityKey) -> ObservedEntity:
     return _OF_KEYS[key.kind].machine(key)
 
 
-def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
+PartsOf = Callable[[RecordedExchange, KnownFacts], Parts]
+
+
+def parts_for_replicas(facts: ClusterFacts, brokers: Collection[int]) -> PartsOf:
+    """Give all parts for replicas, or those that are enough while no high watermark is judged.
+
+    Args:
+        facts: those that are known before the micro-batch.
+        brokers: those with exchanges in a task. The log of a new one lets replicas begin anew.
+    """
+    is_new = not facts.known.logs.keys() >= {*brokers}
+    if is_new or facts.judges_replicas or not LeadingParts.are_enough(facts.known, ()):
+        return REPLICATION.parts_of
+    return LeadingParts()
+
+
+def routes(
+    exchange: RecordedExchange, facts: ClusterFacts, for_replicas: PartsOf = REPLICATION.parts_of
+) -> Iterator[Route]:
     """The entities that an exchange names; replicas alone for a request at a controller."""
     for kind in _kinds_of(exchange.line.api, exchange.is_internal):
-        for (name, id_), part in kind.parts_of(exchange, facts.known):
+        parts_of = for_replicas if kind is REPLICATION else kind.parts_of
+        for (name, id_), part in parts_of(exchange, facts.known):
             yield name, id_, part
-    if not exchange.is_internal:
-        yield from _sessions(exchange, facts.known)
+            if kind is CACHES:
+                yield from _sessions(part)
+    if not exchange.is_internal and exchange.line.api in _OF_OFFSETS:
         yield from _offsets(exchange, facts.known)
 
 
@@ -138,13 +164,13 @@ def _kinds_of(api: str, is_internal: bool) -> tuple[EntityKind, ...]:
     return tuple(kind for kind in kinds if api in kind.apis)
 
 
-def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
-    line = exchange.line
-    if line.api == "FETCH":
-        numbers = {session_of(exchange.request)[0], opened_by(exchange)} - {NONE}
-        part = sessions.without_partitions(exchange) if numbers else exchange
-        for number in sorted(numbers):
-            yield SESSION, f"{number} {line.broker}", part
+def _sessions(part: RecordedExchange) -> Iterator[Route]:
+    """The sessions that a Fetch uses and opens; the part is that for the broker's cache."""
+    for number in sorted({session_of(part.request)[0], opened_by(part)} - {NONE}):
+        yield SESSION, f"{number} {part.line.broker}", part
+
+
+_OF_OFFSETS = frozenset({*ENDING_APIS, *COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"})
 
 
 def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
@@ -153,7 +179,7 @@ def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     if api in ENDING_APIS:
         for group, topic, number in places_of(exchange, known):
             yield OFFSET, offset_id(group, known.named(topic), number), exchange
-    elif api in (*COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"):
+    else:
         if api == "OFFSET_FETCH":
             places = list(fetched_places(exchange))
         else:
@@ -168,6 +194,3 @@ def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
 def kept_ms(kind: str) -> int:
     """How long an entity without exchanges is kept."""
     return KEPT_MS.get(kind, KEPT_OTHERS_MS)
-
-
-__all__ = ["OFFSET", "SESSION", "SILENT", "Route", "kept_ms", "machine_of", "routes", "sessions"]

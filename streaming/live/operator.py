@@ -18,13 +18,14 @@ import msgspec
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.streaming.live import findings, tables
 from brokertwin.streaming.live.entity import ALARM_MS, EntityArrival, LiveEntity
 from brokertwin.streaming.live.fact_topic import FactStore, fact_topic
 from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.halves import CONNECTION, Connection
 from brokertwin.streaming.live.halves import KEPT_MS as HALVES_KEPT_MS
-from brokertwin.streaming.live.kinds import is_settled, routes
+from brokertwin.streaming.live.kinds import PartsOf, is_settled, parts_for_replicas, routes
 from brokertwin.streaming.live.reading import HalfExchange, ReadExchange, TopicLine, read_rows
 
 if TYPE_CHECKING:
@@ -187,10 +188,13 @@ def read(
         facts = store.read()
         found = read_rows(lines, facts, zone)
         count(found.counts)
+        parts: list[Iterable[tuple[PackedKey, EntityArrival | ReadExchange]]] = []
         for cluster, exchanges in found.exchanges.items():
             known = facts.get(cluster, ClusterFacts())
+            for_replicas = parts_for_replicas(known, {e.exchange.line.broker for e in exchanges})
+            is_partial = for_replicas is not REPLICATION.parts_of
             of_cluster = (each.exchange for each in exchanges)
-            rows = list(learned(cluster, lines[0].source, of_cluster, known, now))
+            rows = list(learned(cluster, lines[0].source, of_cluster, known, now, is_partial))
             rows += [
                 FactRow(cluster, "address", address, broker)
                 for address, broker in found.addresses[cluster].items()
@@ -199,13 +203,9 @@ def read(
             new = found.listeners[cluster] - known.listeners.keys()
             rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
             store.write(rows)
-        parts = (
-            part
-            for cluster, own in found.exchanges.items()
-            for part in _parts_of(cluster, own, facts.get(cluster, ClusterFacts()), count)
-        )
+            parts.append(_parts_of(cluster, exchanges, known, count, for_replicas))
         halves = (((cluster, CONNECTION, half.session), half) for cluster, half in found.halves)
-        yield from _packed(chain(parts, halves))
+        yield from _packed(chain(*parts, halves))
 
 
 def route(
@@ -243,6 +243,7 @@ def _parts_of(
     exchanges: Iterable[ReadExchange],
     facts: ClusterFacts,
     count: Count,
+    for_replicas: PartsOf = REPLICATION.parts_of,
     is_last: bool = False,
 ) -> Iterator[tuple[PackedKey, EntityArrival | ReadExchange]]:
     """The entities of exchanges with their parts; with `is_last` none is `UNROUTED`."""
@@ -253,7 +254,7 @@ def _parts_of(
             yield (cluster, UNROUTED, exchange.line.connection), each
             continue
         has_entity = False
-        for kind, name, part in routes(exchange, facts):
+        for kind, name, part in routes(exchange, facts, for_replicas):
             has_entity = True
             yield (cluster, kind, name), EntityArrival(each.number, part)
         unused += not has_entity

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.topics import DATA_BYTES_MAX, ROW_BYTES_MAX, TopicSpec, full_name
+from brokertwin.kafka_io.topics import ROW_BYTES_MAX, TopicSpec, full_name
+from brokertwin.streaming.job.session import kafka_source
 from brokertwin.streaming.live import operator, tables
 from brokertwin.streaming.live.modes import KeyMode
 from brokertwin.streaming.live.operator import LiveFunctions
@@ -100,17 +101,11 @@ def rows(session: "SparkSession", query: LiveQuery) -> "DataFrame":
     """The rows of the topics, with the columns that `LiveFunctions.read` needs."""
     from pyspark.sql import functions as f
 
-    exchanges = query.topic(operator.EXCHANGES)
+    topics = [*query.sources, query.topic(operator.EXCHANGES)]
     found = (
-        session.readStream.format("kafka")
-        .options(**query.client.for_spark())
-        .option("kafka.max.partition.fetch.bytes", DATA_BYTES_MAX)
-        .option("subscribe", ",".join([*query.sources, exchanges]))
-        .option("startingOffsets", "earliest")
+        kafka_source(session, query.client, topics, query.rows_max, f"{query.prefix}.live")
         .option("failOnDataLoss", "false")
         .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", query.rows_max)
-        .option("groupIdPrefix", f"{query.prefix}.live")
         .load()
         .where(f.col("value").isNotNull())
     )

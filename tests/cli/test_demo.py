@@ -95,5 +95,5 @@ def checked_rows(kind: str, *words: str) -> int:
     """How many rows `check` has seen; nothing was found in them."""
     done = brokertwin("check", *words, "--on", kind)
     assert done.returncode == 0, (kind, done.stdout, done.stderr)
-    (output,) = re.findall(r"(\d+) of \1 expectations met, ([\d,]+) rows", done.stdout)
+    (output,) = re.findall(rf"{kind}: (\d+) of \1 expectations met, ([\d,]+) rows", done.stdout)
     return int(output[1].replace(",", ""))

@@ -110,6 +110,26 @@ def test_example_29_a_member_without_polls_leaves_and_rejoins_with_the_same_id()
     assert (owned(client), client.coordinator.generation.member_id) == ([0, 1, 2, 3], member_id)
 
 
+def test_late_response_to_the_leave_does_not_disturb_the_member_that_joins_again() -> None:
+    """ConsumerMembershipManager ignores a response with a negative member epoch."""
+    made = world()
+    client = member(made, max_poll_interval_ms=3_000, group_instance_id="a")
+    made.run(2_000)
+    made.stalled.add(client)
+    made.run(2_500)
+    made.networks[client].is_mute = True
+    while phase(client) is not MembershipPhase.STALE:
+        made.turn()
+    made.stalled.clear()
+    made.turn()
+    assert phase(client) is MembershipPhase.JOINING
+    made.networks[client].is_mute = False
+    before = request_count(made, client)
+    made.run(3 * HEARTBEAT_MS)
+    assert (phase(client), owned(client)) == (MembershipPhase.STABLE, [0, 1, 2, 3])
+    assert request_count(made, client) - before <= 6
+
+
 def test_example_30_a_member_is_fenced_after_its_session_and_rejoins() -> None:
     made = world()
     client = member(made)

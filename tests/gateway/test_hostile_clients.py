@@ -6,7 +6,7 @@ import struct
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import crc32c
@@ -29,7 +29,7 @@ from tests.support.batches import CODECS, batch
 from tests.support.examples import examples
 from tests.support.gateways import KEYS, Client, Running, produce_body, running_gateway
 from tests.support.goldens import golden
-from tests.support.patience import wait_until
+from tests.support.patience import growing, wait_until
 
 MIB = 1 << 20
 IDLE = examples(200)
@@ -237,31 +237,44 @@ def request_much(client: Client, written: bytes) -> None:
     client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
 
 
+@contextmanager
+def slow_reader(
+    written: bytes, idle_ms: int, buffer_bytes: int
+) -> Iterator[tuple[Running, Client, int]]:
+    """A client that has requested this batch, and its idle time, which the request is within."""
+    for longer_ms in map(int, growing(idle_ms)):
+        settings = {"connections.max.idle.ms": str(longer_ms)}
+        with running_gateway(settings) as running, running.client() as slow:
+            slow._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+            try:
+                request_much(slow, written)
+            except ConnectionError:
+                continue
+            yield running, slow, longer_ms
+            return
+
+
 @pytest.mark.full
 def test_client_that_reads_no_response_is_closed_after_the_idle_time() -> None:
     """Its connection and pending bytes used to stay forever."""
-    settings, written = {"connections.max.idle.ms": "600"}, batch(b"x" * 12 * MIB)
-    with capture_logs() as logged, running_gateway(settings) as running, running.client() as slow:
-        slow._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        request_much(slow, written)
+    written = batch(b"x" * 12 * MIB)
+    with capture_logs() as logged, slow_reader(written, 600, 4096) as (running, _, idle_ms):
         wait_until(lambda: running.gateway.connections == 0)
         check_alive(running)
-    assert "idle for more than 600 ms" in {entry.get("reason") for entry in logged}
+    assert f"idle for more than {idle_ms} ms" in {entry.get("reason") for entry in logged}
 
 
 @pytest.mark.full
 def test_slow_reader_gets_the_whole_response() -> None:
     """It takes longer than the idle time, but reads some bytes in each interval."""
-    size, idle_ms = 30 * MIB, 1000
-    settings, written = {"connections.max.idle.ms": str(idle_ms)}, batch(b"x" * size)
-    with running_gateway(settings) as running, running.client() as slow:
-        request_much(slow, written)
+    size = 30 * MIB
+    with slow_reader(batch(b"x" * size), 1000, MIB) as (_, slow, idle_ms):
         received, begin = 0, time.monotonic()
         while received < size:
             part = slow._socket.recv(MIB)
             assert part, "closed on the way"
             received += len(part)
-            time.sleep(0.06 * len(part) / MIB)
+            time.sleep(0.06 * idle_ms / 1000 * len(part) / MIB)
         assert time.monotonic() - begin > idle_ms / 1000
 
 

@@ -128,7 +128,7 @@ def job(kafka: str, spark: Any, tmp_path: Path) -> Iterator[RunningJob]:
 @pytest.mark.kafka
 def test_records_acknowledged_by_a_job_survive_the_stop_of_each_broker(job: RunningJob) -> None:
     """Through one gateway; another one closes the same ports."""
-    engines = [job.engine("a", response_timeout_s=WAIT_S) for _ in range(2)]
+    engines = [job.engine("a") for _ in range(2)]
     with serving(engines[0]) as gateway, serving(engines[1]) as other:
         create_topic(gateway, **TWO)
         options = time_outs("kafka-python", "producers")

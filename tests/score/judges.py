@@ -86,6 +86,8 @@ def _member(*changes: str) -> Callable[..., Answer]:
     ) -> Answer:
         facts = [each for each in truth.changes[found.group] if each.member == found.member]
         names = {each.change for each in facts}
+        if not facts and found.line.api == "LEAVE_GROUP":
+            return U  # a coordinator accepts it for an id that has not joined, too
         return _is(names & {*changes}, f"{found.member}: {sorted(names) or 'unknown'}")
 
     return judge
@@ -196,7 +198,7 @@ def _ended(found: f.TransactionEnded, truth: KnownTruth) -> Answer:
         is_late = not is_open and ended is not None
         return _is(is_late, f"{[(e.state, e.api, e.time) for e in facts][-6:]} at {span}")
     of_epoch = [e for e in ends if e.former_epoch == found.epoch] or ends
-    end = min(of_epoch, key=lambda e: abs(e.time - found.line.end))
+    end = min(of_epoch, key=lambda e: abs(e.time - found.line.time))  # a line may be late
     held = {place for e in _before(facts, end) for place in e.partitions}
     extra = {place for place in found.places if not place.startswith("__")} - held
     return _is(not extra, f"{sorted(extra)} are not in it: {sorted(held)}")
@@ -488,6 +490,8 @@ def _under_way(found: f.MemberRefused, cause: f.RebalanceUnderWay, truth: KnownT
     if not changes:
         return U
     names = {each.client or each.of for each in changes} | {each.of for each in changes}
+    joins = truth.members_of_next(found.group, found.line.end)
+    names |= {each.of for each in truth.changes[found.group] if each.member in joins}
     return _is(cause.by.name in names, f"changes: {[(e.change, e.of) for e in changes]}")
 
 

@@ -177,6 +177,11 @@ class KnownTruth:
             *("joined", "rejoined", "left", "expired", "returned", "replaced", "away", "forgotten"),
         )
 
+    def members_of_next(self, group: str, time: float) -> tuple[str, ...]:
+        """The members of the first generation after a time."""
+        later = (each for each in self.generations[group] if each.time > time - self.tolerance_ms)
+        return next((each.members for each in later), ())
+
     def is_broker_restarted(self, broker: int, since: float, until: float) -> bool:
         """Whether a broker was away at some time of a span."""
         return any(

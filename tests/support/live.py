@@ -15,11 +15,12 @@ from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.findings import Finding
+from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.streaming.live import operator
 from brokertwin.streaming.live.entity import EntityArrival, LiveEntity
 from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.findings import FoundOnly
-from brokertwin.streaming.live.kinds import routes
+from brokertwin.streaming.live.kinds import parts_for_replicas, routes
 from brokertwin.streaming.live.reading import TopicLine
 from brokertwin.streaming.live.tables import EntityTable, row_of
 
@@ -86,11 +87,15 @@ class LiveMachines:
         """Run a micro-batch."""
         self.now += TRIGGER_MS
         facts = self.facts.read()
-        self.facts.write(list(learned(CLUSTER, SOURCE, exchanges, facts[CLUSTER], self.now)))
+        of_cluster = facts[CLUSTER]
+        for_replicas = parts_for_replicas(of_cluster, {each.line.broker for each in exchanges})
+        is_partial = for_replicas is not REPLICATION.parts_of
+        new = learned(CLUSTER, SOURCE, exchanges, of_cluster, self.now, is_partial)
+        self.facts.write(list(new))
         arrivals: dict[EntityKey, list[EntityArrival]] = defaultdict(list)
         for each in exchanges:
             number = abs(hash(each.line.place))
-            for kind, name, part in routes(each, facts[CLUSTER]):
+            for kind, name, part in routes(each, of_cluster, for_replicas):
                 arrivals[EntityKey(kind, name)].append(EntityArrival(number, part))
         for key, own in arrivals.items():
             self._handle(key, own)

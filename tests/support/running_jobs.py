@@ -77,8 +77,9 @@ class RunningJob:
     def batches(self) -> int:
         return checkpoint_log.committed(self.bench.checkpoint) + 1
 
-    def engine(self, cluster: str, **options: Any) -> SparkEngine:
-        return engine_for(self.bench, cluster, **options)
+    def engine(self, cluster: str) -> SparkEngine:
+        """An engine that waits: the first micro-batch takes more than 60 s on a busy machine."""
+        return engine_for(self.bench, cluster, response_timeout_s=WAIT_S)
 
 
 def engine_for(bench: JobBench, cluster: str, **options: Any) -> SparkEngine:

@@ -245,14 +245,14 @@ def reassign(
     from brokertwin.cli.broker import cluster_requests as requests
     from brokertwin.protocol.kafka_apis import ALTER_PARTITION_REASSIGNMENTS
 
-    wanted = dict(
+    replicas_by_place = dict(
         (requests.place_of(each), None) if cancel else requests.replicas_of(each)
         for each in assignments
     )
     response = access.request(
         ALTER_PARTITION_REASSIGNMENTS.key,
         requests.REASSIGN_VERSION,
-        requests.reassignment(wanted),
+        requests.reassignment(replicas_by_place),
         principal,
     )
     _show_outcomes(requests.reassigned(response), as_json)

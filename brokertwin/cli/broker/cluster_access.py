@@ -105,12 +105,12 @@ class Access(NamedTuple):
 
         settings = settings_of(self.config, checkpoint=checkpoint, prefix=self.prefix)
         cells = state_reader.read_cells(settings.checkpoint_dir)
-        known = facts.read(settings.checkpoint_dir)
-        assert known is not None, "a job with cells has facts"
-        name = selected_cluster(known.brokers, self.cluster)
+        job_facts = facts.read(settings.checkpoint_dir)
+        assert job_facts is not None, "a job with cells has facts"
+        name = selected_cluster(job_facts.brokers, self.cluster)
         tables = [CellTables(cells[cell]) for cell in cells if cluster_of(cell) == name]
         return {
-            "brokers": overview.brokers(tables, known.brokers[name]),
+            "brokers": overview.brokers(tables, job_facts.brokers[name]),
             "partitions": overview.partitions(tables),
         }
 

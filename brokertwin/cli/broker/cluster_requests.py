@@ -69,16 +69,16 @@ def election(places: Sequence[Place], is_unclean: bool) -> dict[str, Any]:
     }
 
 
-def reassignment(wanted: dict[Place, list[int] | None]) -> dict[str, Any]:
+def reassignment(targets: dict[Place, list[int] | None]) -> dict[str, Any]:
     """Return the body of AlterPartitionReassignments; None as replicas cancels."""
     topics = [
         {
             "name": topic,
             "partitions": [
-                {"partitionIndex": place.partition, "replicas": wanted[place]} for place in group
+                {"partitionIndex": place.partition, "replicas": targets[place]} for place in group
             ],
         }
-        for topic, group in _by_topic(wanted)
+        for topic, group in _by_topic(targets)
     ]
     return {"timeoutMs": TIMEOUT_MS, "topics": topics}
 

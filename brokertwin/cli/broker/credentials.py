@@ -60,12 +60,14 @@ def add(
 
     kept = credentials.read(file) if file.exists() else []
     password = _password(user)
-    wanted = mechanism or list(MechanismName)
-    made = [credentials.make(user, scram.MECHANISMS[name], password, iterations) for name in wanted]
-    others = _without(kept, user, wanted)
+    mechanisms = mechanism or list(MechanismName)
+    made = [
+        credentials.make(user, scram.MECHANISMS[name], password, iterations) for name in mechanisms
+    ]
+    others = _without(kept, user, mechanisms)
     credentials.write(file, [*others, *made])
     done = "replaced" if len(others) < len(kept) else "added"
-    say(f"{done} {user} with {' and '.join(wanted)} in {file}")
+    say(f"{done} {user} with {' and '.join(mechanisms)} in {file}")
 
 
 @app.command("list")

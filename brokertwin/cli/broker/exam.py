@@ -137,7 +137,9 @@ def command(
         check_new(file, force)
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
-    known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
+    baseline_keys = (
+        read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
+    )
     reference = reference_of(version) if version else None
     chosen = inheriting(chosen, reference)
     notes = notes_of(version) if version and reference is None else ()
@@ -146,9 +148,9 @@ def command(
     security = security_of(broker_client(broker, settings))
     kafka = reference.kafka if reference is not None else KAFKA_VERSION
     report = _examined(broker, chosen, security, yes or read_only, restart_command, options, kafka)
-    _show(report, known)
-    _write(report, known, json, junit, html, sarif, card)
-    raise typer.Exit(exit_code(new_deviations(report.results, known)))
+    _show(report, baseline_keys)
+    _write(report, baseline_keys, json, junit, html, sarif, card)
+    raise typer.Exit(exit_code(new_deviations(report.results, baseline_keys)))
 
 
 def _examined(
@@ -204,14 +206,14 @@ def _restart_by(command: str, at: "Address", security: "ClientSecurity", limit_s
             return
 
 
-def _show(report: "Report", known: "set[Key]") -> None:
+def _show(report: "Report", baseline_keys: "set[Key]") -> None:
     from brokertwin.testing.exam.reports import api_summary, described, total, worst_of
 
     for result in report.results:
         deviations = result.unexplained
         if not deviations:
             continue
-        new = [e for e in deviations if (result.scenario, e.step, e.path) not in known]
+        new = [e for e in deviations if (result.scenario, e.step, e.path) not in baseline_keys]
         mark = worst_of(deviations).value if new else "known"
         out.print(
             f"{result.scenario} ({mark}): {result.rule}", soft_wrap=True, highlight=False,
@@ -239,7 +241,7 @@ def _show(report: "Report", known: "set[Key]") -> None:
 
 def _write(
     report: "Report",
-    known: "set[Key]",
+    baseline_keys: "set[Key]",
     json: Path | None,
     junit: Path | None,
     html: Path | None,
@@ -251,9 +253,9 @@ def _write(
 
     made = (
         (json, as_json(report)),
-        (junit, as_junit(report, known)),
+        (junit, as_junit(report, baseline_keys)),
         (html, page(report).encode()),
-        (sarif, as_sarif(report, known)),
+        (sarif, as_sarif(report, baseline_keys)),
         (card, as_card(report).encode()),
     )
     for path, data in made:

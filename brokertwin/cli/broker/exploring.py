@@ -28,13 +28,13 @@ def model_of(name: str) -> "Model":
     from brokertwin.simulation.explore.models import built_in
 
     if not name.endswith(".py"):
-        known = built_in()
-        if name not in known:
+        models = built_in()
+        if name not in models:
             raise UserError(
                 f"No built-in model is called {name!r}.",
                 "See brokertwin explore --list, or pass a Python file with a MODEL.",
             )
-        return known[name]
+        return models[name]
     file = Path(name)
     spec = importlib.util.spec_from_file_location(f"explored_{file.stem}", file)
     if spec is None or spec.loader is None or not file.exists():

@@ -89,8 +89,8 @@ def security_of(
     """
     from brokertwin.gateway.security.security import GatewaySecurity
 
-    given = broker_settings(broker_config, broker_set)
-    security = GatewaySecurity.of(protocol, given, credentials, store_passwords)
+    configs = broker_settings(broker_config, broker_set)
+    security = GatewaySecurity.of(protocol, configs, credentials, store_passwords)
     for warning in security.warnings:
         warn(warning)
     return security
@@ -269,8 +269,8 @@ def command(
         may_intervene=control is not None,
     )
     made = options.make(engine, settings, used)
-    given = broker_settings(broker_config, broker_set)
-    limits_given = limits.GatewayLimits.of(given, security_protocol)
+    configs = broker_settings(broker_config, broker_set)
+    limits_given = limits.GatewayLimits.of(configs, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security, offered)
     writes_line = tracer(trace)
     if writes_line is not None and isinstance(made, LocalEngine):

@@ -68,16 +68,16 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start the broker and wait until it responds; a running broker is left as it is."""
-    given = named_values("--property", properties)
-    of_ours = [name for name in given if name.startswith("brokertwin.")]
+    property_values = named_values("--property", properties)
+    of_ours = [name for name in property_values if name.startswith("brokertwin.")]
     if of_ours:
         raise UserError(
             f"{of_ours[0]} is a setting of the broker model, not of Apache Kafka.",
             "Leave it out of --property.",
         )
-    checked_broker_settings(given)
+    checked_broker_settings(property_values)
     broker = _broker(data_dir, config)
-    broker.start(given, say, request_log)
+    broker.start(property_values, say, request_log)
     if request_log:
         say(f"requests are logged in {broker.request_log}")
     _show(broker.status(), as_json)

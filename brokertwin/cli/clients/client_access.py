@@ -19,6 +19,6 @@ def accessible(
     from brokertwin.clients.io.access import check_access
     from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 
-    known = ClientProperties({**(defaults or {}), **client_properties(settings).values})
-    check_access(known)
-    return known
+    properties = ClientProperties({**(defaults or {}), **client_properties(settings).values})
+    check_access(properties)
+    return properties

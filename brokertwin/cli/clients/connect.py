@@ -94,8 +94,8 @@ def command(
     connectors, properties = _read(files)
     try:
         known = _worker_config(properties)
-        given = bootstrap or known.bootstrap_servers or None
-        settings = settings_of(config, bootstrap=given, kafka_config=kafka_config)
+        addresses = bootstrap or known.bootstrap_servers or None
+        settings = settings_of(config, bootstrap=addresses, kafka_config=kafka_config)
         kafka = accessible(settings, connection_properties(properties))
         made = [_made(worker, kafka, known, connectors, at) for at in range(1, workers + 1)]
     except ConnectorConfigError as error:
@@ -128,16 +128,16 @@ def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
 def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
     from brokertwin.clients.connect.worker_config import worker_config
 
-    known, unknown = worker_config(properties)
+    config, unknown = worker_config(properties)
     if unknown:
         warn(f"worker properties without effect: {', '.join(unknown)}")
-    return known
+    return config
 
 
 def _made(
     kind: ConnectMode,
     kafka: "ClientProperties",
-    known: "WorkerConfig",
+    config: "WorkerConfig",
     connectors: list[dict[str, str]],
     at: int,
 ) -> "StandaloneWorker | DistributedWorker":
@@ -145,8 +145,8 @@ def _made(
     from brokertwin.clients.io.connect.standalone import StandaloneWorker
 
     if kind is ConnectMode.STANDALONE:
-        return StandaloneWorker(kafka, known, connectors, "worker 1")
-    return DistributedWorker(kafka, known, connectors, f"worker {at}")
+        return StandaloneWorker(kafka, config, connectors, "worker 1")
+    return DistributedWorker(kafka, config, connectors, f"worker {at}")
 
 
 def _run_until_stopped(working: "Working", idle_s: float | None) -> None:

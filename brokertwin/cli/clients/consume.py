@@ -215,7 +215,7 @@ def command(
         isolation_level=int(read_committed),
         client_rack=client_rack,
     )
-    given = ConsumerConfig(
+    consumer_config = ConsumerConfig(
         group_id=group,
         group_instance_id=instance_id,
         group_protocol=GroupProtocol.CLASSIC if is_shared else GroupProtocol(protocol),
@@ -225,15 +225,15 @@ def command(
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS),
     )
-    settings, fetches = of_consumer(era, given), of_fetches(era, fetches)
-    wanted, client = topics or [], consumer_maker(era, tracer(trace))
+    settings, fetches = of_consumer(era, consumer_config), of_fetches(era, fetches)
+    topic_names, client = topics or [], consumer_maker(era, tracer(trace))
     make: Callable[[int], Member] = partial(
-        _member, kafka, settings, wanted, include, fetches, client
+        _member, kafka, settings, topic_names, include, fetches, client
     )
     if is_shared:
         from brokertwin.cli.clients.share_members import ShareMember
 
-        make = partial(ShareMember, kafka, settings, wanted, acknowledge.name)
+        make = partial(ShareMember, kafka, settings, topic_names, acknowledge.name)
     _read(Reading(members, make, threads), max_messages, timeout, as_json)
 
 

@@ -202,7 +202,7 @@ def command(
     if threads is not None and transactional_id is not None:
         raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
     results = ProduceResults(as_json)
-    given = {
+    options = {
         "acks": acks,
         "linger_ms": linger_ms,
         "enable_idempotence": idempotence,
@@ -212,7 +212,7 @@ def command(
     }
     settings = msgspec.structs.replace(
         _defaults(era, bool(idempotence) or transactional_id is not None),
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in options.items() if value is not None},
         request_timeout_ms=request_timeout_ms,
         batch_size=batch_size,
         partitioner_availability_timeout_ms=availability_timeout_ms,

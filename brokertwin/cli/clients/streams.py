@@ -366,8 +366,8 @@ def _prepare_topics(
     client = properties_of(kafka)
     admin = topics.admin_client(client)
     there = topics.existing(admin, client)
-    wanted, _ = source_topics(application_id, topology)
-    missing = sorted((wanted | sinks) - there.keys())
+    topic_names, _ = source_topics(application_id, topology)
+    missing = sorted((topic_names | sinks) - there.keys())
     if missing and create is None:
         raise UserError(
             f"These topics do not exist: {', '.join(missing)}.",

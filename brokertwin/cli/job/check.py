@@ -148,25 +148,25 @@ def command(
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.streaming.checks import snapshot_checks as checks
 
-    given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
+    suite_document = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
     if live is not None:
         _refuse_live(on, source, bool(first or last))
     else:
-        _refuse(on, source, given is not None, bool(first or last), bool(with_topics))
+        _refuse(on, source, suite_document is not None, bool(first or last), bool(with_topics))
     if with_topics is None:
-        with_topics = given is None and bool(settings.bootstrap or settings.kafka_config)
+        with_topics = suite_document is None and bool(settings.bootstrap or settings.kafka_config)
     source = source and place(source)
     with _progress() as doing:
         doing("reading")
         if live is not None:
-            parts = _live(on, settings, live, given)
+            parts = _live(on, settings, live, suite_document)
         elif on is On.SNAPSHOT:
-            parts = _snapshot(source, settings, given, with_topics)
+            parts = _snapshot(source, settings, suite_document, with_topics)
         elif on in ON_TOPICS:
-            parts = [_topic(on, settings, cluster, (first, last), given)]
+            parts = [_topic(on, settings, cluster, (first, last), suite_document)]
         else:
             directory = source or settings.checkpoint_dir
-            parts = _state(on, directory, given, settings if with_topics else None)
+            parts = _state(on, directory, suite_document, settings if with_topics else None)
         doing(f"checking {counted(sum(len(frame) for frame, _ in parts), 'row')}")
         results = [(suite, checks.check(frame, suite, docs is not None)) for frame, suite in parts]
     for document, checked in results:
@@ -230,7 +230,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _snapshot(
-    source: Path | None, settings: Settings, given: "Document | None", with_topics: bool
+    source: Path | None, settings: Settings, document: "Document | None", with_topics: bool
 ) -> list[Part]:
     """Return the offsets of a snapshot, or a Parquet file, with the suite for them."""
     import pyarrow as pa
@@ -247,24 +247,24 @@ def _snapshot(
             table = pq.read_table(source)
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"Cannot read {source} as a Parquet file: {error}.") from None
-        return [(table.to_pandas(), given or checks.snapshot_suite())]
+        return [(table.to_pandas(), document or checks.snapshot_suite())]
     directory = source or settings.snapshots_dir
     is_one = (directory / snapshot_store.MANIFEST).is_file()
     path = directory if is_one else snapshot_store.find(directory)
     found = snapshot_store.verify(path)
     say(f"snapshot {path}")
     table = pq.read_table(offsets_snapshot.data_path(path, found.batch))
-    parts: list[Part] = [(table.to_pandas(), given or checks.snapshot_suite(found.offsets))]
+    parts: list[Part] = [(table.to_pandas(), document or checks.snapshot_suite(found.offsets))]
     rows = offsets_snapshot.read_rows(offsets_snapshot.manifest_path(path, found.batch))
     violations: list[Violation] = []
-    if given is None:
+    if document is None:
         state = snapshots.offsets_of(tables.read(path).cells)
         violations += checked_state.snapshot_and_state(rows, state)
     if with_topics:
         (ends,) = found.source_offsets.values()
         limits = {int(partition): offset for partition, offset in ends.items()}
         violations += _against_topics(found.cells, rows, limits, settings)
-    if given is None or with_topics:
+    if document is None or with_topics:
         parts.append(_violations(violations))
     return parts
 
@@ -299,7 +299,7 @@ def _against_topics(
 
 
 def _state(
-    on: On, source: Path, given: "Document | None", with_topics: "Settings | None"
+    on: On, source: Path, document: "Document | None", with_topics: "Settings | None"
 ) -> list[Part]:
     """Return the items of a state, with the suites for them.
 
@@ -317,7 +317,7 @@ def _state(
     parts = [
         (
             checks.frame_of(checked_state.of_kind(kind, found.cells, before), suites.COLUMNS[kind]),
-            given or suites.OF_STATE[kind],
+            document or suites.OF_STATE[kind],
         )
         for kind in kinds
         if kind is not On.VIOLATIONS
@@ -333,7 +333,7 @@ def _state(
     return parts
 
 
-def _live(on: On, settings: Settings, prefix: str, given: "Document | None") -> list[Part]:
+def _live(on: On, settings: Settings, prefix: str, document: "Document | None") -> list[Part]:
     """Return the rows in the topics of a live audit, with the suites for them."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import read_all
@@ -349,7 +349,7 @@ def _live(on: On, settings: Settings, prefix: str, given: "Document | None") -> 
     return [
         (
             checks.frame_of(checked_live.of_kind(kind, read), checked_live.columns(kind)),
-            given or suites.OF_LIVE[kind],
+            document or suites.OF_LIVE[kind],
         )
         for kind in (suites.OF_LIVE if on is On.STATE else (on.value,))
     ]
@@ -374,7 +374,7 @@ def _topic(
     settings: Settings,
     cluster: str | None,
     limits: tuple[list[str] | None, list[str] | None],
-    given: "Document | None",
+    document: "Document | None",
 ) -> Part:
     """Return the rows of a topic's range as flat columns, with the suite for them."""
     from brokertwin.kafka_io.kafka_clients import client_properties
@@ -398,7 +398,7 @@ def _topic(
                 yield row
 
     rows = checked_rows.of_kind(on, part, whole, cluster or settings.clusters[0])
-    return checks.frame_of(rows, suites.COLUMNS[on]), given or suites.OF_TOPICS[on]
+    return checks.frame_of(rows, suites.COLUMNS[on]), document or suites.OF_TOPICS[on]
 
 
 def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, int]:

@@ -94,8 +94,8 @@ def command(
     if source:
         with progress_bars() as bar:
             bar.add_task("reading", total=None)
-            given = broker_settings(broker_config, broker_set) or None
-            state = tables.read(source, as_of=at, time_zone=zone, broker_settings=given)
+            configs = broker_settings(broker_config, broker_set) or None
+            state = tables.read(source, as_of=at, time_zone=zone, broker_settings=configs)
     else:
         state = _of_job(config, checkpoint, prefix, tables.moment_of(at, zone))
     _give(state.sql(query), as_json, as_csv, parquet, state.origin)

@@ -72,9 +72,9 @@ def command(
     """
     if trace and not settings.writes_records:
         raise UserError("--trace reads the topic of records.", "Add --records.")
-    given = typed_broker_settings(broker_config, broker_set, (), job_defaults(era, trace))
+    broker_settings = typed_broker_settings(broker_config, broker_set, (), job_defaults(era, trace))
     http = HttpPort(http_listen, http_access)
-    ended = _run(settings, given, available_now, http, tracer(trace), as_json)
+    ended = _run(settings, broker_settings, available_now, http, tracer(trace), as_json)
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
@@ -83,7 +83,7 @@ def command(
 
 def _run(
     settings: Settings,
-    given: "BrokerSettings",
+    broker_settings: "BrokerSettings",
     available_now: bool,
     http: HttpPort,
     show_line: Callable[[str], None] | None,
@@ -103,7 +103,7 @@ def _run(
         checks = run_checks.Checks(settings, watched, stop.wanted)
         gate = run_checks.gate(settings)
         check_start(settings, is_spark_certain=not available_now)
-        job = stack.enter_context(runner.prepared(settings, given, say_at))
+        job = stack.enter_context(runner.prepared(settings, broker_settings, say_at))
         watched.lag = runner.lag_of(job.client, settings).newest
         for warning in job.client.warnings():
             warn(warning)
@@ -122,7 +122,7 @@ def _run(
             looks = [stack.enter_context(run_following.following(settings, session))]
             if show_line is not None:
                 looks.append(stack.enter_context(run_following.traced(job, show_line)))
-            cleaning = run_cleaning.Cleaning(job, given, session)
+            cleaning = run_cleaning.Cleaning(job, broker_settings, session)
             with (
                 checks.while_running(session),
                 snapshots.while_running(session),

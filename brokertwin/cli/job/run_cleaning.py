@@ -36,9 +36,12 @@ class Cleaning:
     """
 
     def __init__(
-        self, job: "StreamingJob", given: "BrokerSettings", session: "Callable[[], SparkSession]"
+        self,
+        job: "StreamingJob",
+        broker_settings: "BrokerSettings",
+        session: "Callable[[], SparkSession]",
     ) -> None:
-        self._job, self._given, self._session = job, given, session
+        self._job, self._given, self._session = job, broker_settings, session
         self._has_stopped = threading.Event()
         self._done: int | None = None
         self._bases: KeptBases | None = None

@@ -165,9 +165,9 @@ def restore(
     from brokertwin.streaming.checkpoint import restore as restoring
 
     path = snapshot_store.find(settings.snapshots_dir, name)
-    wanted = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
+    restore_target = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
     checkpoint = place(checkpoint)
-    _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
+    _show_restored(restoring.restore(path, checkpoint, restore_target), checkpoint, as_json)
 
 
 @app.command()
@@ -195,9 +195,9 @@ def reshard(
     manifest = snapshot_store.manifest(path)
     topic = full_name(str(manifest.facts["prefix"]), REQUESTS)
     ends = resharding.quiet_end(client_properties(settings), topic, manifest.source_offsets[topic])
-    wanted = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
+    restore_target = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
     checkpoint = place(checkpoint)
-    _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
+    _show_restored(restoring.restore(path, checkpoint, restore_target), checkpoint, as_json)
 
 
 def _shuffle_partitions(settings: Settings) -> int | None:

@@ -94,8 +94,8 @@ def command(
     from brokertwin.streaming.checkpoint import broker_files
     from brokertwin.tables import state_rows
 
-    wanted = state_tables.kind_of(kind)
-    if wanted is None and where is not None:
+    item_kind = state_tables.kind_of(kind)
+    if item_kind is None and where is not None:
         raise UserError("--where requires a kind of items.", f"Pass one of: {state_tables.KINDS}.")
     check_new_folder(checkpoint_files, force)
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
@@ -105,20 +105,20 @@ def command(
     if checkpoint_files is not None:
         files = counted(broker_files.write(checkpoint_files, cells), "file")
         say(f"wrote {files} below {checkpoint_files}")
-    rows = _rows(wanted, state, key, where)
+    rows = _rows(item_kind, state, key, where)
     shown = rows if key else state_tables.listed(rows, all_items)
     if as_json:
         for row in shown:
             show_json(row)
         return
-    if wanted is state_rows.ItemKind.ZOOKEEPER:
+    if item_kind is state_rows.ItemKind.ZOOKEEPER:
         state_tables.show_tree(shown, when)
         return
-    state_tables.show(wanted or "items", shown, when)
-    if wanted is not None and key is not None:
-        for part in state_rows.parts_of(wanted):
+    state_tables.show(item_kind or "items", shown, when)
+    if item_kind is not None and key is not None:
+        for part in state_rows.parts_of(item_kind):
             state_tables.show(part, _rows(part, state, key, None), when)
-    elif wanted is state_rows.ItemKind.SESSIONS and where is None:
+    elif item_kind is state_rows.ItemKind.SESSIONS and where is None:
         by_client = state_rows.rows(state_rows.ItemKind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
     state_tables.show_hidden(rows, shown)

@@ -294,11 +294,11 @@ def history(
     The member comes from the group's own rows in `__consumer_offsets`: the one that had the
     partition at that time. It is unknown if the cluster has compacted those rows away.
     """
-    wanted = _directions(only or ())
+    directions = _directions(only or ())
     moves = [
         move
         for move in _source(source, kafka_config).moves(groups=[group_id])
-        if (topic is None or move.key.topic == topic) and move.direction in wanted
+        if (topic is None or move.key.topic == topic) and move.direction in directions
     ]
     if as_json:
         for move in moves:

@@ -199,8 +199,8 @@ def broker_client(broker: str, settings: "Settings") -> "ClientProperties":
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
-    given = properties.read(settings.kafka_config) if settings.kafka_config is not None else {}
-    return ClientProperties({**given, "bootstrap.servers": broker})
+    values = properties.read(settings.kafka_config) if settings.kafka_config is not None else {}
+    return ClientProperties({**values, "bootstrap.servers": broker})
 
 
 def _write_settings(path: Path, client: "ClientProperties") -> None:

@@ -28,12 +28,12 @@ def begin(directory: Path | None) -> "KeptState | None":
     return state
 
 
-def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSettings":
-    """Return a kept state's settings, overridden by `given`. Raises UserError."""
+def settings_of(begins: "KeptState", texts: Mapping[str, str]) -> "BrokerSettings":
+    """Return a kept state's settings, overridden by `texts`. Raises UserError."""
     from brokertwin.state.configs.broker_config import TYPED
 
-    typed, _ = checked_broker_settings(dict(given))
-    named = {TYPED[name]: getattr(typed, TYPED[name]) for name in given if name in TYPED}
+    typed, _ = checked_broker_settings(dict(texts))
+    named = {TYPED[name]: getattr(typed, TYPED[name]) for name in texts if name in TYPED}
     return msgspec.structs.replace(begins.broker_settings, **named)
 
 

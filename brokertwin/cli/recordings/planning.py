@@ -89,18 +89,18 @@ def planner(
     def planned_of(
         where: Where, follows: bool = True, needs_responses: bool = False
     ) -> "tuple[Recording, ReplayPlan]":
-        history, given = _history(where, begins), settings_for(where)
+        history, settings = _history(where, begins), settings_for(where)
         if begins is not None:
             kept_states.warn_of_overlap(begins, history)
         elif not is_spark:
-            as_decided = _as_decided(where, history, given)
+            as_decided = _as_decided(where, history, settings)
             if as_decided is not None:
                 return history, as_decided
             for sentence in lacks(history.exchanges) if needs_responses else ():
                 warn(sentence)
         with progress("finding the order of events", 2 * len(history.events)) as advance:
             planned = plan(
-                history, cluster, given, follows, limits, advance, needs_responses, begins
+                history, cluster, settings, follows, limits, advance, needs_responses, begins
             )
             return history, planned
 

@@ -58,11 +58,11 @@ def command(
     from brokertwin.recordings.replay.state_diff import changes
     from brokertwin.tables.state_rows import WHOLE
 
-    wanted, moments = state_tables.kind_of(kind), (before, after)
+    item_kind, moments = state_tables.kind_of(kind), (before, after)
     given = functools.partial(settings_given, file=broker_config, pairs=broker_set, begins=None)
     planned_of = planner(where.cluster or RECORDED, LIMITS, given, None, False)
     (first, unknown), (second, others) = _states(planned_of, where, moments)
-    kinds = [wanted] if wanted is not None else WHOLE
+    kinds = [item_kind] if item_kind is not None else WHOLE
     found = changes(first, second, kinds, all_items, unknown | others)
     if as_json:
         show_json([change.document for change in found])

@@ -64,14 +64,14 @@ def _records(where: Where, file: Path | None, pairs: list[str] | None) -> Iterat
     """
     from brokertwin.recordings.replay import of_job
 
-    given = settings_given(where, file, pairs, None)
+    broker_settings = settings_given(where, file, pairs, None)
     settings = where.settings()
     was = of_job.given(kafka_of(settings), settings.prefix, where.cluster)
     if isinstance(was, str):
         raise UserError(f"Cannot rebuild the job's records: {was}.")
     count = 0
     with progress("deciding", len(was.documents)) as advance:
-        for row in of_job.records(was, given, advance):
+        for row in of_job.records(was, broker_settings, advance):
             count += 1
             yield (row.value or b"").decode()
     say(f"{counted(count, 'record')} of {counted(len(was.documents), 'event')}")

@@ -43,8 +43,8 @@ def command(
     from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.tables import state_rows
 
-    wanted = state_tables.kind_of(kind)
-    assert wanted is not None
+    item_kind = state_tables.kind_of(kind)
+    assert item_kind is not None
     begins = kept_states.begin(begin_from)
     if begins is None or not where.is_nowhere():
         where.check()
@@ -53,10 +53,10 @@ def command(
     history, planned = planner(name, LIMITS, given, begins, False)(where)
     cell = planned.state_after(None if at is None else until(planned, at, where.time_zone))
     without_ends = topics_without_headers(history.exchanges, begins)
-    rows = state_rows.rows(wanted, {cell.settings.name: cell.columns()}, without_ends)
+    rows = state_rows.rows(item_kind, {cell.settings.name: cell.columns()}, without_ends)
     shown = state_tables.listed(rows, all_items)
     if as_json:
         show_json(shown)
         return
-    state_tables.show(wanted, shown, f"at {at}" if at is not None else "at the end")
+    state_tables.show(item_kind, shown, f"at {at}" if at is not None else "at the end")
     state_tables.show_hidden(rows, shown)

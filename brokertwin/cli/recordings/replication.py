@@ -305,31 +305,42 @@ class _Report:
 
 
 def _state(of: "ReplicatedPartition", has_log: bool) -> dict[str, Any]:
-    known = of.known
+    facts = of.known
     return {
         "topicId": of.topic_id,
-        "leader": known.leader,
-        "leaderEpoch": known.leader_epoch,
-        "replicas": known.replicas,
-        "isr": sorted(known.in_sync),
-        "logEndOffsets": known.log_ends,
-        "logEndIsLeast": known.end_is_least,
-        "highWatermark": known.high_watermark,
-        "isAssumed": known.is_assumed or not has_log,
+        "leader": facts.leader,
+        "leaderEpoch": facts.leader_epoch,
+        "replicas": facts.replicas,
+        "isr": sorted(facts.in_sync),
+        "logEndOffsets": facts.log_ends,
+        "logEndIsLeast": facts.end_is_least,
+        "highWatermark": facts.high_watermark,
+        "isAssumed": facts.is_assumed or not has_log,
     }
 
 
-def _row(name: str, known: "PartitionReplicas", has_log: bool) -> tuple[object, ...]:
+def _row(name: str, replicas: "PartitionReplicas", has_log: bool) -> tuple[object, ...]:
     leos = " ".join(
-        f"{broker}:{_end(end, known.end_is_least and broker == known.led_by)}"
-        for broker, end in sorted(known.log_ends.items())
+        f"{broker}:{_end(end, replicas.end_is_least and broker == replicas.led_by)}"
+        for broker, end in sorted(replicas.log_ends.items())
     )
-    note = "assumed" if known.is_assumed else "by rule"
-    if not has_log and known.led_by != UNKNOWN:
-        return name, known.leader, known.leader_epoch, sorted(known.in_sync), leos, "?", "unknown"
-    in_sync = sorted(known.in_sync)
-    leader, high_watermark = _number(known.leader), _end(known.high_watermark, known.is_least)
-    return name, leader, known.leader_epoch, in_sync, leos or "?", high_watermark, note
+    note = "assumed" if replicas.is_assumed else "by rule"
+    if not has_log and replicas.led_by != UNKNOWN:
+        return (
+            name,
+            replicas.leader,
+            replicas.leader_epoch,
+            sorted(replicas.in_sync),
+            leos,
+            "?",
+            "unknown",
+        )
+    in_sync = sorted(replicas.in_sync)
+    leader, high_watermark = (
+        _number(replicas.leader),
+        _end(replicas.high_watermark, replicas.is_least),
+    )
+    return name, leader, replicas.leader_epoch, in_sync, leos or "?", high_watermark, note
 
 
 def _number(value: int) -> str:

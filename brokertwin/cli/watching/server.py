@@ -91,8 +91,8 @@ def app(source: "StatusSource") -> "WSGIApplication":
         elif path in pages:
             reply = pages[path]()
         else:
-            known = " ".join([*pages, "/metrics"])
-            reply = ("404 Not Found", TEXT, f"Paths: {known}\n".encode())
+            paths = " ".join([*pages, "/metrics"])
+            reply = ("404 Not Found", TEXT, f"Paths: {paths}\n".encode())
         status, kind, body = reply
         headers = [("Content-Type", kind), ("Cache-Control", "no-store"), ITSELF_ONLY]
         start_response(status, [*headers, ("Content-Length", str(len(body)))])

@@ -65,9 +65,11 @@ def group_of(
 ) -> Group:
     """Build a group from the subscriptions of a JoinGroup response."""
     members = hash_order(subscriptions, len(subscriptions))
-    wanted = list(dict.fromkeys(t for member in members for t in subscriptions[member].topics))
-    wanted = [topic for topic in hash_order(wanted, len(wanted)) if partition_counts.get(topic)]
-    topics = hash_order(wanted, len(wanted))
+    topic_names = list(dict.fromkeys(t for member in members for t in subscriptions[member].topics))
+    topic_names = [
+        topic for topic in hash_order(topic_names, len(topic_names)) if partition_counts.get(topic)
+    ]
+    topics = hash_order(topic_names, len(topic_names))
     return Group(
         {member: subscriptions[member] for member in members},
         {topic: partition_counts[topic] for topic in topics},

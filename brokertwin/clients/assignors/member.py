@@ -61,8 +61,8 @@ class ConsumersOwn(MembersAssignor):
         partition_counts: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
     ) -> dict[str, bytes]:
-        given = assign(AssignorName(name), partition_counts, subscriptions)
-        return {member: encode_assignment(partitions) for member, partitions in given.items()}
+        assignment = assign(AssignorName(name), partition_counts, subscriptions)
+        return {member: encode_assignment(partitions) for member, partitions in assignment.items()}
 
     def assigned(self, name: str, generation: int, data: bytes) -> None:
         self._previous[name] = (sorted(decode_assignment(data)), generation)

@@ -66,8 +66,8 @@ class ConfigLog:
         return KnownConfigs(self.offset, counts)
 
     def tasks_of(self, connector: str) -> list[Config]:
-        wanted = range(self._counts.get(connector, 0))
-        return [self.tasks[ConnectTaskId(connector, at)] for at in wanted]
+        numbers = range(self._counts.get(connector, 0))
+        return [self.tasks[ConnectTaskId(connector, at)] for at in numbers]
 
     def is_started(self, connector: str) -> bool:
         """Whether the connector is neither paused nor stopped."""
@@ -113,12 +113,12 @@ class ConfigLog:
         self.generations[name] = self.offset - 1
         self.pending_fencing.add(name)
         deferred = self._deferred.pop(name, {})
-        wanted = {ConnectTaskId(name, at) for at in range(count)}
+        task_ids = {ConnectTaskId(name, at) for at in range(count)}
         old = {item: config for item, config in self.tasks.items() if item.connector == name}
-        configs = {item: config for item, config in (old | deferred).items() if item in wanted}
+        configs = {item: config for item, config in (old | deferred).items() if item in task_ids}
         for item in old:
             del self.tasks[item]
-        if configs.keys() != wanted:
+        if configs.keys() != task_ids:
             self.inconsistent.add(name)
             self._counts[name] = 0
             return

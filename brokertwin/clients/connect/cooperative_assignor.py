@@ -152,7 +152,7 @@ class CooperativeAssignor:
     def _balance(
         self,
         now: int,
-        known: set[ConnectTaskId],
+        task_ids: set[ConnectTaskId],
         loads: Loads,
         revoked: dict[str, list[ConnectTaskId]],
     ) -> None:
@@ -160,7 +160,7 @@ class CooperativeAssignor:
         if self._delay:
             self._has_revoked = False
             return
-        over = _over_share(known, loads)
+        over = _over_share(task_ids, loads)
         if not over:
             if self._has_revoked:
                 self._revocations_in_a_row = 0
@@ -204,12 +204,12 @@ def _take(
     return taken
 
 
-def _over_share(known: set[ConnectTaskId], loads: Loads) -> set[ConnectTaskId]:
+def _over_share(task_ids: set[ConnectTaskId], loads: Loads) -> set[ConnectTaskId]:
     """The work above each worker's share; the earliest is revoked first."""
-    if not known or not any(loads.values()):
+    if not task_ids or not any(loads.values()):
         return set()
     over: set[ConnectTaskId] = set()
-    for at, kind in enumerate(_kinds(known)):
+    for at, kind in enumerate(_kinds(task_ids)):
         share, extra = divmod(len(kind), len(loads))
         running = [_kinds(load)[at] for load in loads.values()]
         sizes = [len(items) for items in running]

@@ -65,26 +65,28 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
 
 def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> FileStream:
     """Parse a configuration over the worker's `defaults`. Raises ConnectorConfigError."""
-    known = {**(defaults or {}), **config}
-    name = _wanted(known, "name")
-    kind = _kind(_wanted(known, "connector.class"))
-    listed = _wanted(known, "topic") if kind is ConnectorKind.SOURCE else _wanted(known, "topics")
+    settings = {**(defaults or {}), **config}
+    name = _wanted(settings, "name")
+    kind = _kind(_wanted(settings, "connector.class"))
+    listed = (
+        _wanted(settings, "topic") if kind is ConnectorKind.SOURCE else _wanted(settings, "topics")
+    )
     topics = tuple(each.strip() for each in listed.split(",") if each.strip())
-    converter = known.get("value.converter", "org.apache.kafka.connect.json.JsonConverter")
+    converter = settings.get("value.converter", "org.apache.kafka.connect.json.JsonConverter")
     if converter not in CONVERTERS:
         names = " or ".join(CONVERTERS)
         raise ConnectorConfigError(f"{name}: value.converter is {converter}; {names} are known.")
     return FileStream(
         name=name,
         kind=kind,
-        file=_wanted(known, "file"),
+        file=_wanted(settings, "file"),
         topics=topics[:1] if kind is ConnectorKind.SOURCE else topics,
-        tasks_max=_number(known, "tasks.max", 1),
-        batch_size=_number(known, "batch.size", BATCH_SIZE),
+        tasks_max=_number(settings, "tasks.max", 1),
+        batch_size=_number(settings, "batch.size", BATCH_SIZE),
         converter=CONVERTERS[converter],
-        has_schemas=known.get("value.converter.schemas.enable", "true").lower() == "true",
-        reads_committed=known.get(ISOLATION) == "read_committed",
-        session_timeout_ms=_number(known, SESSION, SESSION_MS),
+        has_schemas=settings.get("value.converter.schemas.enable", "true").lower() == "true",
+        reads_committed=settings.get(ISOLATION) == "read_committed",
+        session_timeout_ms=_number(settings, SESSION, SESSION_MS),
     )
 
 

@@ -96,9 +96,9 @@ class Herder:
         taken, self.coordinator.taken = self.coordinator.taken, []
         self.coordinator.stopped(item for item in taken if item not in self.running)
         commands: list[Command] = self._stop(item for item in taken if item in self.running)
-        wanted = self._wanted()
-        if wanted is not None:
-            commands += self._change(wanted)
+        configs = self._wanted()
+        if configs is not None:
+            commands += self._change(configs)
             commands += self._look_at_connectors()
             commands += self._look_at_generations()
         return commands
@@ -155,16 +155,16 @@ class Herder:
         except ConnectorConfigError:
             return False
 
-    def _change(self, wanted: dict[ConnectTaskId, Config]) -> list[Command]:
+    def _change(self, configs: dict[ConnectTaskId, Config]) -> list[Command]:
         other = [
             item
             for item, config in self.running.items()
-            if wanted.get(item) != config or self._generation(item) != self._begun[item]
+            if configs.get(item) != config or self._generation(item) != self._begun[item]
         ]
         commands = self._stop(other)
         if self.coordinator.stopping:
             return commands
-        for item, config in wanted.items():
+        for item, config in configs.items():
             if item not in self.running:
                 self.running[item] = config
                 self._begun[item] = self._generation(item)

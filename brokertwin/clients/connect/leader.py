@@ -50,7 +50,7 @@ class ConnectLeader:
         protocol: ConnectProtocol,
         leader: str,
         members: Mapping[str, bytes],
-        known: KnownConfigs,
+        configs: KnownConfigs,
         *,
         generation: int,
         last_completed: int = NO_GENERATION,
@@ -61,16 +61,16 @@ class ConnectLeader:
             version=protocol.version,
             leader=leader,
             leader_url=states[leader].url,
-            config_offset=max(offset, known.offset),
+            config_offset=max(offset, configs.offset),
         )
-        if known.offset < offset:
+        if configs.offset < offset:
             failed = replace(base, error=AssignmentError.CONFIG_MISMATCH)
             return dict.fromkeys(members, encode_assignment(failed, protocol))
         if protocol is ConnectProtocol.EAGER:
-            given = assign_eagerly(known.work, members)
-            made = {m: replace(base, assigned=tuple(items)) for m, items in given.items()}
+            tasks = assign_eagerly(configs.work, members)
+            made = {m: replace(base, assigned=tuple(items)) for m, items in tasks.items()}
         else:
-            made = self._cooperatively(now, base, states, known, generation, last_completed)
+            made = self._cooperatively(now, base, states, configs, generation, last_completed)
         return {member: encode_assignment(each, protocol) for member, each in made.items()}
 
     def _cooperatively(
@@ -78,13 +78,13 @@ class ConnectLeader:
         now: int,
         base: Assignment,
         states: Mapping[str, WorkerState],
-        known: KnownConfigs,
+        configs: KnownConfigs,
         generation: int,
         last_completed: int,
     ) -> dict[str, Assignment]:
         running = {m: s.assignment.assigned if s.assignment else () for m, s in states.items()}
         assignments = self._cooperative.assign(
-            now, known.work, running, generation=generation, last_completed=last_completed
+            now, configs.work, running, generation=generation, last_completed=last_completed
         )
         return {
             member: replace(
@@ -101,7 +101,7 @@ def assign_eagerly(
     configured: Iterable[ConnectTaskId], members: Iterable[str]
 ) -> dict[str, list[ConnectTaskId]]:
     """Deal out all connectors, then all tasks, to the workers in turn."""
-    given: dict[str, list[ConnectTaskId]] = {member: [] for member in sorted(members)}
-    for item, member in zip(connectors_first(sorted(configured)), cycle(given), strict=False):
-        given[member].append(item)
-    return given
+    tasks: dict[str, list[ConnectTaskId]] = {member: [] for member in sorted(members)}
+    for item, member in zip(connectors_first(sorted(configured)), cycle(tasks), strict=False):
+        tasks[member].append(item)
+    return tasks

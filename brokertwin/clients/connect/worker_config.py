@@ -86,21 +86,25 @@ _PROTOCOLS = {
 
 def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str]]:
     """Parse settings; returns them and the unknown names. Raises ConnectorConfigError."""
-    given: dict[str, object] = {}
+    fields: dict[str, object] = {}
     unknown: list[str] = []
     for name, text in properties.items():
         field = name.replace(".", "_")
         if name == "connect.protocol":
-            given[field] = _PROTOCOLS.get(text.strip(), text)
+            fields[field] = _PROTOCOLS.get(text.strip(), text)
         elif field in WorkerConfig.__struct_fields__ and name != "of.connectors":
-            given[field] = text.strip()
+            fields[field] = text.strip()
         elif name not in DEFAULTS_OF_CONNECTORS and not (
             name.startswith(NOT_ACTED_ON) or _CONNECTION.match(name)
         ):
             unknown.append(name)
-    known = {name: properties[name] for name in DEFAULTS_OF_CONNECTORS if name in properties}
+    connector_defaults = {
+        name: properties[name] for name in DEFAULTS_OF_CONNECTORS if name in properties
+    }
     try:
-        made = msgspec.convert({**given, "of_connectors": known}, WorkerConfig, strict=False)
+        made = msgspec.convert(
+            {**fields, "of_connectors": connector_defaults}, WorkerConfig, strict=False
+        )
     except msgspec.ValidationError as error:
         raise ConnectorConfigError(f"The worker's settings: {error}") from None
     if made.heartbeat_interval_ms >= made.session_timeout_ms:

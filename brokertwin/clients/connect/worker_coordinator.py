@@ -154,7 +154,7 @@ class WorkerCoordinator(ClassicMembership):
         joined, self._to_assign = self._to_assign, None
         if joined is None:
             return
-        given = self._leader.assign(
+        assignments = self._leader.assign(
             self._now,
             ConnectProtocol(self.generation.protocol),
             self.generation.member_id,
@@ -163,7 +163,7 @@ class WorkerCoordinator(ClassicMembership):
             generation=self.generation.id,
             last_completed=self._completed,
         )
-        self._sync(given)
+        self._sync(assignments)
 
     def _sync(self, assignment: Mapping[str, Any]) -> None:
         body = requests.sync_group(self.config, self.generation, assignment, PROTOCOL_TYPE)
@@ -173,18 +173,18 @@ class WorkerCoordinator(ClassicMembership):
         encoded, self._assignment = self._assignment, None
         if encoded is None or self.state is not ClientMemberState.STABLE:
             return
-        given = decode_assignment(encoded)
+        assignment = decode_assignment(encoded)
         self._must_prepare = True
         self._completed = self.generation.id
         had = self.assignment.assigned if self.assignment else ()
-        revoked = set(given.revoked)
+        revoked = set(assignment.revoked)
         if revoked:
-            self._stop(given.revoked)
+            self._stop(assignment.revoked)
             self._request_rejoin(REJOINS)
-        if given.has_failed:
+        if assignment.has_failed:
             self._request_rejoin(REJOINS)
             self._back_off(now)
         kept = [item for item in had if item not in revoked]
-        items = tuple(dict.fromkeys([*given.assigned, *kept]))
-        self.assignment = msgspec.structs.replace(given, assigned=items, revoked=())
-        self._rejoin_at = now + given.delay_ms if given.delay_ms else None
+        items = tuple(dict.fromkeys([*assignment.assigned, *kept]))
+        self.assignment = msgspec.structs.replace(assignment, assigned=items, revoked=())
+        self._rejoin_at = now + assignment.delay_ms if assignment.delay_ms else None

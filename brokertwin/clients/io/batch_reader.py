@@ -50,9 +50,9 @@ def read(
     try:
         with ExitStack() as stack:
             reader = _Reader(client, bootstrap, stack)
-            for place, wanted in offsets.items():
-                if wanted and reader.exists(place):
-                    headers[place] = list(reader.batches(place, wanted))
+            for place, place_offsets in offsets.items():
+                if place_offsets and reader.exists(place):
+                    headers[place] = list(reader.batches(place, place_offsets))
                 on_partition()
     except (OSError, BrokerClosedError, UndecodableResponseError) as error:
         reason = str(error) or "it closed the connection"
@@ -74,8 +74,12 @@ class _Reader:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[BatchPartition, int] = {}
         claims = self._connected(self._bootstrap).call("ApiVersions", 0, {}, is_strict=False)
-        known = {API_NAMES.get(each["apiKey"]): each["maxVersion"] for each in claims["apiKeys"]}
-        self._versions = {api: min(known.get(api, 0), top) for api, top in VERSIONS_MAX.items()}
+        max_versions = {
+            API_NAMES.get(each["apiKey"]): each["maxVersion"] for each in claims["apiKeys"]
+        }
+        self._versions = {
+            api: min(max_versions.get(api, 0), top) for api, top in VERSIONS_MAX.items()
+        }
 
     def exists(self, place: BatchPartition) -> bool:
         """Whether the partition exists; finds its leader."""
@@ -83,9 +87,9 @@ class _Reader:
             self._find_leaders(place.topic)
         return place in self._leaders
 
-    def batches(self, place: BatchPartition, wanted: set[int]) -> Iterator[Batch]:
+    def batches(self, place: BatchPartition, offsets: set[int]) -> Iterator[Batch]:
         """Yield the batches that start at the given offsets."""
-        position, last = min(wanted), max(wanted)
+        position, last = min(offsets), max(offsets)
         while position <= last:
             partition = self._fetch(place, position)
             if partition["errorCode"] == Error.OFFSET_OUT_OF_RANGE:
@@ -98,7 +102,7 @@ class _Reader:
             if not headers:
                 return
             for header in headers:
-                if header.magic == MAGIC and header.base_offset in wanted:
+                if header.magic == MAGIC and header.base_offset in offsets:
                     yield header
             position = headers[-1].last_offset + 1
 

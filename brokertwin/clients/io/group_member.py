@@ -46,9 +46,9 @@ class ClientGroupMember(Generic[AnyClient]):
         self._sockets = None if network else SocketNetwork(kafka, client_id)
         self.client = client
         self.client.metadata.bootstrap(addresses_to(kafka), clock())
-        given = network or self._sockets
-        assert given is not None, "network or sockets"
-        self._driver = ClientDriver(self.client, given, clock)
+        client_network = network or self._sockets
+        assert client_network is not None, "network or sockets"
+        self._driver = ClientDriver(self.client, client_network, clock)
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._has_polled = False

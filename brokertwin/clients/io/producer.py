@@ -89,9 +89,9 @@ class Producer:
         self._compression = compression
         self._messages: dict[int, ProducerRecord] = {}
         self._sockets = None if network else SocketNetwork(kafka, client_id, self._encode)
-        given = network or self._sockets
-        assert given is not None, "network or sockets"
-        self._driver = ClientDriver(self.client, given, clock)
+        client_network = network or self._sockets
+        assert client_network is not None, "network or sockets"
+        self._driver = ClientDriver(self.client, client_network, clock)
 
     def __enter__(self) -> "Producer":
         return self
@@ -103,10 +103,10 @@ class Producer:
         """Return the number of partitions of a topic; None after the timeout."""
         metadata = self.client.metadata
         metadata.add(topic, self._driver.now)
-        known = self._driver.turn_until(
+        has_metadata = self._driver.turn_until(
             lambda: metadata.snapshot.partition_count(topic) is not None, timeout_ms
         )
-        return metadata.snapshot.partition_count(topic) if known else None
+        return metadata.snapshot.partition_count(topic) if has_metadata else None
 
     def send(self, topic: str, message: ProducerRecord, partition: int | None = None) -> int:
         """Add a record; returns the id that events refer to.
@@ -163,10 +163,10 @@ class Producer:
         return self.client.transactions
 
     def _wait_ready(self, timeout_ms: int) -> None:
-        known = self._transactions
-        self._driver.turn_until(lambda: known.state in ENDS, timeout_ms)
-        if known.state is not TransactionManagerState.READY:
-            raise TransactionError(known.state, known.error)
+        transactions = self._transactions
+        self._driver.turn_until(lambda: transactions.state in ENDS, timeout_ms)
+        if transactions.state is not TransactionManagerState.READY:
+            raise TransactionError(transactions.state, transactions.error)
 
     def turn(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
         """Send and wait for at most `timeout_ms`; returns results of records."""

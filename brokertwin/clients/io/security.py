@@ -46,12 +46,12 @@ def properties_of(kafka: Kafka) -> ClientProperties:
 
 def security_of(kafka: Kafka) -> ClientSecurity:
     """Return TLS and SASL settings. Raises UserError for invalid properties."""
-    known = properties_of(kafka)
-    protocol = protocol_of(known.values)
-    context = known.ssl_context() if protocol.has_tls else None
+    properties = properties_of(kafka)
+    protocol = protocol_of(properties.values)
+    context = properties.ssl_context() if protocol.has_tls else None
     if context is not None:
-        _set_versions(context, known.values.get("ssl.enabled.protocols", ""))
-    return ClientSecurity(context, login_of(known.values) if protocol.has_sasl else None)
+        _set_versions(context, properties.values.get("ssl.enabled.protocols", ""))
+    return ClientSecurity(context, login_of(properties.values) if protocol.has_sasl else None)
 
 
 def overridden(kafka: Kafka, prefix: str) -> Kafka:
@@ -72,8 +72,8 @@ def protocol_of(properties: Mapping[str, str]) -> SecurityProtocol:
     try:
         return SecurityProtocol(name)
     except ValueError:
-        known = ", ".join(SecurityProtocol)
-        raise UserError(f"Invalid security.protocol {name}.", f"Use one of: {known}.") from None
+        protocols = ", ".join(SecurityProtocol)
+        raise UserError(f"Invalid security.protocol {name}.", f"Use one of: {protocols}.") from None
 
 
 def _make_pem(values: dict[str, str], store: str) -> None:
@@ -99,13 +99,13 @@ def _make_pem(values: dict[str, str], store: str) -> None:
 
 
 def _set_versions(context: ssl.SSLContext, names: str) -> None:
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    unknown = [name for name in wanted if name not in _VERSIONS]
+    version_names = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in version_names if name not in _VERSIONS]
     if unknown:
         raise UserError(
             f"Unsupported value of ssl.enabled.protocols: {names}.",
             f"Use {' and '.join(_VERSIONS)}.",
         )
-    if wanted:
-        context.minimum_version = min(_VERSIONS[name] for name in wanted)
-        context.maximum_version = max(_VERSIONS[name] for name in wanted)
+    if version_names:
+        context.minimum_version = min(_VERSIONS[name] for name in version_names)
+        context.maximum_version = max(_VERSIONS[name] for name in version_names)

@@ -248,16 +248,16 @@ class SharedProducer:
         return self.client.transactions
 
     def _complete(self, begin: Callable[[], None], timeout_ms: int) -> None:
-        known = self._transactions
+        transactions = self._transactions
         with self._changed:
             begin()
             self._network.wake()
             self._changed.wait_for(
-                lambda: known.state in ENDS or self._failure is not None, timeout_ms / 1000
+                lambda: transactions.state in ENDS or self._failure is not None, timeout_ms / 1000
             )
             self._raise_failure()
-            if known.state is not TransactionManagerState.READY:
-                raise TransactionError(known.state, known.error)
+            if transactions.state is not TransactionManagerState.READY:
+                raise TransactionError(transactions.state, transactions.error)
 
     def close(self) -> None:
         """Stop the sender and wake all threads; unflushed records are lost."""

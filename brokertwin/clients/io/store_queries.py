@@ -48,10 +48,12 @@ class StoreQuery(NamedTuple):
 
     @property
     def path(self) -> str:
-        given = {"from": self.first, "to": self.last, "task": self.task and self.task.encode()}
-        given["stale"] = b"1" if self.may_be_stale else None
+        parameters = {"from": self.first, "to": self.last, "task": self.task and self.task.encode()}
+        parameters["stale"] = b"1" if self.may_be_stale else None
         words = [
-            f"{name}={quote(value, safe='')}" for name, value in given.items() if value is not None
+            f"{name}={quote(value, safe='')}"
+            for name, value in parameters.items()
+            if value is not None
         ]
         place = [self.store.encode(), *([] if self.key is None else [self.key])]
         path = "".join(f"/{quote(part, safe='')}" for part in place)
@@ -65,16 +67,16 @@ class StoreQuery(NamedTuple):
         if len(parts) not in (2, 3) or parts[0] != "stores":
             return None
         fields = parse_qs(split.query, keep_blank_values=True, encoding="latin-1")
-        given = {name: values[0].encode("latin-1") for name, values in fields.items()}
-        if "task" in given and not TASK.fullmatch(given["task"]):
+        parameters = {name: values[0].encode("latin-1") for name, values in fields.items()}
+        if "task" in parameters and not TASK.fullmatch(parameters["task"]):
             return None
         return cls(
             _text(unquote_to_bytes(parts[1])),
             unquote_to_bytes(parts[2]) if parts[2:] else None,
-            given.get("from"),
-            given.get("to"),
-            "stale" in given,
-            given["task"].decode() if "task" in given else None,
+            parameters.get("from"),
+            parameters.get("to"),
+            "stale" in parameters,
+            parameters["task"].decode() if "task" in parameters else None,
         )
 
     def header(self) -> QueryResult:
@@ -176,19 +178,19 @@ class StoreQueryServer:
 
     def _store(self, query: StoreQuery) -> KeyValueStore | None:
         assert query.task is not None
-        wanted = TaskId(*map(int, query.task.split("_")))
+        task_id = TaskId(*map(int, query.task.split("_")))
         for running in list(self._instance.threads.values()):
-            stores = running.stream.stores_of(wanted, may_be_stale=query.may_be_stale)
+            stores = running.stream.stores_of(task_id, may_be_stale=query.may_be_stale)
             if stores is not None:
                 return stores.by_name.get(query.store)
         return None
 
     def _newest_info(self) -> AssignmentInfo | None:
         streams = [running.stream for running in list(self._instance.threads.values())]
-        known = [each for each in streams if each.assignor.info is not None]
-        if not known:
+        with_info = [each for each in streams if each.assignor.info is not None]
+        if not with_info:
             return None
-        newest = max(known, key=lambda each: each.consumer.coordinator.generation.id)
+        newest = max(with_info, key=lambda each: each.consumer.coordinator.generation.id)
         return newest.assignor.info
 
 

@@ -128,10 +128,10 @@ class RunningThread:
 
     def _adopt(self) -> None:
         """Open connections for new clients; close those of a fenced producer."""
-        wanted = self.stream.clients
-        for client in [each for each in self._driven if each not in wanted]:
+        clients = self.stream.clients
+        for client in [each for each in self._driven if each not in clients]:
             self._driven.pop(client)[0].close()
-        for client in wanted:
+        for client in clients:
             if client not in self._driven:
                 encode = self._encode if isinstance(client, ProducerClient) else None
                 client_id = f"{self.stream.name}-{type(client).__name__}"

@@ -41,5 +41,5 @@ def _owner(layout: Layout, info: AssignmentInfo, task: TaskId) -> KeyOwner:
 
 
 def _having(hosts: Hosts, layout: Layout, task: TaskId) -> list[HostInfo]:
-    wanted = set(layout.tasks[task])
-    return [host for host, partitions in hosts.items() if wanted & set(partitions)]
+    task_partitions = set(layout.tasks[task])
+    return [host for host, partitions in hosts.items() if task_partitions & set(partitions)]

@@ -100,16 +100,20 @@ def layout(application_id: str, topology: Topology, counts: Mapping[str, int]) -
     """
     subs = topology.sub_topologies()
     names = Names(application_id)
-    known = _Counting(names, subs).count(counts)
+    partition_counts = _Counting(names, subs).count(counts)
     tasks: dict[TaskId, list[TopicPartition]] = {}
     for sub in subs:
         topics = sorted(t for source in sub.sources().values() for t in names.topics_of(source))
-        for partition in range(max(known[topic] for topic in topics)):
+        for partition in range(max(partition_counts[topic] for topic in topics)):
             tasks[TaskId(sub.number, partition)] = [
-                TopicPartition(topic, partition) for topic in topics if partition < known[topic]
+                TopicPartition(topic, partition)
+                for topic in topics
+                if partition < partition_counts[topic]
             ]
     internal = {
-        name: AppTopic(name, known[name], {"cleanup.policy": "delete", "retention.ms": "-1"})
+        name: AppTopic(
+            name, partition_counts[name], {"cleanup.policy": "delete", "retention.ms": "-1"}
+        )
         for name in sorted(source_topics(application_id, topology)[1])
     }
     changelogs = {s: (sub.number, names.changelog(s)) for sub in subs for s in sub.stores}
@@ -120,12 +124,12 @@ def layout(application_id: str, topology: Topology, counts: Mapping[str, int]) -
     return Layout(tasks, internal, changelogs)
 
 
-def _check_count(topic: str, count: int, wanted: int) -> None:
+def _check_count(topic: str, count: int, partition_count: int) -> None:
     """Raises TopologyError for a wrong number of partitions."""
-    if count != wanted:
+    if count != partition_count:
         raise TopologyError(
-            f"topic {topic} has {count} partitions and must have {wanted}: it belongs to this"
-            " application; delete it, or take another application.id"
+            f"topic {topic} has {count} partitions and must have {partition_count}: it belongs to"
+            " this application; delete it, or take another application.id"
         )
 
 

@@ -64,10 +64,12 @@ class Restorer:
             self._read()
 
     def copy(self, tasks: Iterable[TaskId]) -> None:
-        wanted = set(tasks)
-        if wanted == self.copies.keys():
+        task_ids = set(tasks)
+        if task_ids == self.copies.keys():
             return
-        self.copies = {task: self.copies.get(task) or self._stores(task) for task in sorted(wanted)}
+        self.copies = {
+            task: self.copies.get(task) or self._stores(task) for task in sorted(task_ids)
+        }
         self._read()
 
     def promote(self, task: TaskId) -> TaskStores | None:

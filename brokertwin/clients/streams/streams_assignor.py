@@ -150,15 +150,15 @@ class _Leader:
         """Return the encoded assignment of each member."""
         threads = {member: self._thread(member) for member in self._subscriptions}
         stateful = self._made.stateful() & self._tasks.keys()
-        given = assign_tasks(self._tasks, stateful, threads, replicas)
-        hosts, standby_hosts = self._by_host(given.active), self._by_host(given.standby)
+        assignment = assign_tasks(self._tasks, stateful, threads, replicas)
+        hosts, standby_hosts = self._by_host(assignment.active), self._by_host(assignment.standby)
         assignments = {}
         for member in self._subscriptions:
-            active = [task for task in given.active[member] if self._is_free(task, member)]
+            active = [task for task in assignment.active[member] if self._is_free(task, member)]
             pairs = sorted((at, task) for task in active for at in self._tasks[task])
             info = AssignmentInfo(
                 active=[task for _, task in pairs],
-                standby={task: self._tasks[task] for task in given.standby[member]},
+                standby={task: self._tasks[task] for task in assignment.standby[member]},
                 hosts=hosts,
                 standby_hosts=standby_hosts,
             )
@@ -175,17 +175,19 @@ class _Leader:
 
     def _is_free(self, task: TaskId, member: str) -> bool:
         """Whether no other member owns partitions of the task."""
-        wanted = set(self._tasks[task])
+        partitions = set(self._tasks[task])
         others = (
             subscription.owned
             for other, subscription in self._subscriptions.items()
             if other != member
         )
-        return not any(wanted.intersection(owned) for owned in others)
+        return not any(partitions.intersection(owned) for owned in others)
 
-    def _by_host(self, given: Mapping[str, list[TaskId]]) -> dict[HostInfo, list[TopicPartition]]:
+    def _by_host(
+        self, task_ids: Mapping[str, list[TaskId]]
+    ) -> dict[HostInfo, list[TopicPartition]]:
         hosts: dict[HostInfo, list[TopicPartition]] = {}
-        for member, tasks in given.items():
+        for member, tasks in task_ids.items():
             host = self._infos[member].user_end_point
             if host is not None:
                 hosts.setdefault(host, []).extend(at for t in tasks for at in self._tasks[t])

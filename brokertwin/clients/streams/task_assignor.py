@@ -96,22 +96,22 @@ class _Quotas:
 
 def _active(tasks: list[TaskId], processes: Processes) -> dict[str, list[TaskId]]:
     quotas = _Quotas(len(tasks), processes)
-    given: dict[str, list[TaskId]] = {name: [] for name in processes}
+    task_ids: dict[str, list[TaskId]] = {name: [] for name in processes}
     free: list[TaskId] = []
     for task in tasks:
         had = [name for name, threads in processes.items() if _ran(threads, task)]
         owner = next((name for name in had if quotas.take(name)), None)
-        (free if owner is None else given[owner]).append(task)
+        (free if owner is None else task_ids[owner]).append(task)
     rest: list[TaskId] = []
     for task in free:
         copies = {name: _copied(threads, task) for name, threads in processes.items()}
         best = sorted((-full, name) for name, full in copies.items() if full is not None)
         owner = next((name for _, name in best if quotas.take(name)), None)
-        (rest if owner is None else given[owner]).append(task)
+        (rest if owner is None else task_ids[owner]).append(task)
     for task in rest:
         owner = next(name for name in quotas.in_order() if quotas.take(name))
-        given[owner].append(task)
-    return {name: sorted(got) for name, got in given.items()}
+        task_ids[owner].append(task)
+    return {name: sorted(got) for name, got in task_ids.items()}
 
 
 def _ran(threads: Mapping[str, AssignableThread], task: TaskId) -> bool:
@@ -129,38 +129,38 @@ def _standby(
     active: Mapping[str, list[TaskId]],
     replicas: int,
 ) -> dict[str, list[TaskId]]:
-    given: dict[str, list[TaskId]] = {name: [] for name in processes}
+    task_ids: dict[str, list[TaskId]] = {name: [] for name in processes}
     runs = {task: name for name, tasks in active.items() for task in tasks}
     count = sum(map(len, processes.values()))
     for turn in range(1, min(replicas, len(processes) - 1) + 1):
         share = math.ceil(turn * len(stateful) / count)
         for task in stateful:
-            able = [n for n in processes if n != runs[task] and task not in given[n]]
-            chosen = min(able, key=lambda n: _preference(processes[n], task, given[n], n, share))
-            given[chosen].append(task)
-    return {name: sorted(got) for name, got in given.items()}
+            able = [n for n in processes if n != runs[task] and task not in task_ids[n]]
+            chosen = min(able, key=lambda n: _preference(processes[n], task, task_ids[n], n, share))
+            task_ids[chosen].append(task)
+    return {name: sorted(got) for name, got in task_ids.items()}
 
 
 def _preference(
     threads: Mapping[str, AssignableThread],
     task: TaskId,
-    given: list[TaskId],
+    tasks: list[TaskId],
     name: str,
     share: int,
 ) -> tuple[bool, float, str]:
     """Sort key: processes with state below their share, then by load."""
     has_it = _copied(threads, task) is not None or _ran(threads, task)
-    load = len(given) / len(threads)
+    load = len(tasks) / len(threads)
     return not (has_it and load < share), load, name
 
 
-def _to_threads(given: Mapping[str, list[TaskId]], processes: Processes, had: Had) -> Tasks:
+def _to_threads(task_ids: Mapping[str, list[TaskId]], processes: Processes, had: Had) -> Tasks:
     found: Tasks = {}
     for name, threads in processes.items():
-        floor, extra = divmod(len(given[name]), len(threads))
+        floor, extra = divmod(len(task_ids[name]), len(threads))
         got: Tasks = {member: [] for member in threads}
         free = []
-        for task in given[name]:
+        for task in task_ids[name]:
             owner = next((m for m, thread in threads.items() if task in had(thread)), None)
             if owner is None or len(got[owner]) >= floor + (extra > 0):
                 free.append(task)

@@ -100,14 +100,14 @@ class Topology:
 
     def add_source(self, name: str, topics: Iterable[str]) -> None:
         """Add a source; a topic can have only one."""
-        wanted = tuple(topics)
-        if not wanted:
+        topic_names = tuple(topics)
+        if not topic_names:
             raise TopologyError(f"source {name} names no topic")
-        for topic in wanted:
+        for topic in topic_names:
             other = next((n for n, s in self._sources().items() if topic in s.topics), None)
             if other is not None:
                 raise TopologyError(f"topic {topic} is read by source {other} already")
-        self._add(name, SourceNode(wanted))
+        self._add(name, SourceNode(topic_names))
 
     def add_processor(self, name: str, process: Process, parents: Iterable[str]) -> None:
         self._add(name, Processor(process, self._known(name, parents)))

@@ -91,14 +91,14 @@ def response_frame(
             "errorCode"
         ]
     version = request.version
-    wanted = msgspec.convert(request.body, ApiVersionsRequest)
-    body = response_body(version, wanted, release)
+    api_versions = msgspec.convert(request.body, ApiVersionsRequest)
+    body = response_body(version, api_versions, release)
     if features is not None and body["errorCode"] == Error.NONE:
         if "finalizedFeaturesEpoch" in body:
             body["finalizedFeaturesEpoch"] = features.epoch()
         _put_features(body, features)
         if version >= EXPECTATIONS_SINCE:
-            refused = expectation_error(wanted, features.cluster_id, broker)
+            refused = expectation_error(api_versions, features.cluster_id, broker)
             body = render(refused, version) if refused is not None else body
     encoded = encode_response(API_VERSIONS.key, version, request.header["correlationId"], body)
     return encoded, body["errorCode"]

@@ -130,8 +130,8 @@ def _described(broker: int, _document: Body, resource: Body, may: bool) -> Body:
     elif int(name) != broker:
         text = f"Unexpected broker id, expected {broker} but received {name}"
         why = Error.INVALID_REQUEST, text
-    wanted = resource["configurationKeys"] or LOGGERS
-    shown = [] if why[0] else [_config(each) for each in LOGGERS if each in wanted]
+    loggers = resource["configurationKeys"] or LOGGERS
+    shown = [] if why[0] else [_config(each) for each in LOGGERS if each in loggers]
     return _entry(resource, why) | {"configs": shown}
 
 

@@ -44,8 +44,8 @@ def software_of(frame: bytes, release: Release | None = None) -> Software | None
     except UnsupportedError:
         return None
     names = [request.body.get(f"clientSoftware{part}", "") for part in ("Name", "Version")]
-    wanted = msgspec.convert(request.body, ApiVersionsRequest)
-    if api_versions.response_body(request.version, wanted, release)["errorCode"]:
+    body = msgspec.convert(request.body, ApiVersionsRequest)
+    if api_versions.response_body(request.version, body, release)["errorCode"]:
         return None
     return Software(*(part or UNKNOWN for part in names))
 

@@ -91,5 +91,5 @@ def of_response(response: Body) -> JobSettings:
         for key, rate in quotas.values.items():
             altered = ClientQuotaAltered(quotas.entity, key, rate)
             client_quotas.apply_altered(at, altered)
-    given, _ = broker_config.parse(reported.given)
-    return JobSettings(KnownSettings(at, given), reported.codecs)
+    values, _ = broker_config.parse(reported.given)
+    return JobSettings(KnownSettings(at, values), reported.codecs)

@@ -72,9 +72,9 @@ class CapturedExchange:
     @property
     def api(self) -> str:
         """Name of the API in the request log, or a substitute."""
-        known = KAFKA_APIS.get(self.api_key)
-        if known is not None:
-            return known.name
+        kafka_api = KAFKA_APIS.get(self.api_key)
+        if kafka_api is not None:
+            return kafka_api.name
         return "not read" if self.api_key == NOT_AN_API else f"API key {self.api_key}"
 
     @property

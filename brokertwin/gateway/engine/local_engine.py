@@ -228,10 +228,12 @@ class LocalEngine:
         self._cleaner = self._loop.create_task(self._clean_for_ever())
 
     async def _clean_for_ever(self) -> None:
-        given = self._settings.broker_settings
+        broker_settings = self._settings.broker_settings
         first = self.brokers[0]
         while True:
-            settings = broker_configs.settings_of(self._cell.tables.of(first), first, given)
+            settings = broker_configs.settings_of(
+                self._cell.tables.of(first), first, broker_settings
+            )
             await asyncio.sleep(max(settings.log_cleaner_backoff_ms, 1) / 1000)
             try:
                 await self.clean_logs()
@@ -479,8 +481,8 @@ class LocalEngine:
 
     def known_features(self) -> list[dict[str, Any]]:
         """Return the finalized features with levels, as the first broker reports them."""
-        given = self._settings.broker_settings
-        levels = features.finalized(self._cell.tables.of(self.brokers[0]), given)
+        broker_settings = self._settings.broker_settings
+        levels = features.finalized(self._cell.tables.of(self.brokers[0]), broker_settings)
         return [
             {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
             for name, level in levels.items()

@@ -255,12 +255,12 @@ def _check(fault: Fault) -> None:
     """Raise UserError if values do not fit the effect or each other."""
     spec, effect = fault.spec, fault.effect
     if (spec.error is None) == (effect is Effect.FAIL):
-        wanted = "requires an error" if effect is Effect.FAIL else "accepts no error"
-        raise UserError(f"The effect {effect} {wanted}.", "Example: NOT_LEADER_OR_FOLLOWER.")
+        rule = "requires an error" if effect is Effect.FAIL else "accepts no error"
+        raise UserError(f"The effect {effect} {rule}.", "Example: NOT_LEADER_OR_FOLLOWER.")
     has_time = effect in (Effect.DELAY, Effect.THROTTLE)
     if (spec.ms is None) == has_time:
-        wanted = "requires ms" if has_time else "accepts no ms"
-        raise UserError(f"The effect {effect} {wanted}.", "Only delay and throttle accept ms.")
+        rule = "requires ms" if has_time else "accepts no ms"
+        raise UserError(f"The effect {effect} {rule}.", "Only delay and throttle accept ms.")
     if spec.before and effect not in TIMINGS:
         raise UserError(
             f"The effect {effect} accepts no before.", "Only delay and hold accept before."

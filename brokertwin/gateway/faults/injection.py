@@ -150,10 +150,10 @@ def is_for(fault: Fault, request: RequestFrame, broker: int | None, knowledge: K
 
 def _is_for_metadata(fault: Fault, request: RequestFrame, knowledge: KnownTopics) -> bool:
     """True if the request has topics, because a response without them has no error code."""
-    wanted = _spelled_out(request, knowledge)
-    if _wants_all(wanted):
+    frame = _spelled_out(request, knowledge)
+    if _wants_all(frame):
         return True
-    parts = _split(fault, wanted, knowledge)
+    parts = _split(fault, frame, knowledge)
     return bool(parts and parts.failing)
 
 

@@ -127,8 +127,8 @@ class _Control:
 
     def _call(self, verbs: Verbs, name: str, environ: "WSGIEnvironment") -> _Reply:
         try:
-            given = _json(environ) if environ.get("CONTENT_LENGTH", "0") not in ("", "0") else {}
-            return _Reply(HTTPStatus.OK, {"result": verbs.call(name, given)})
+            document = _json(environ) if environ.get("CONTENT_LENGTH", "0") not in ("", "0") else {}
+            return _Reply(HTTPStatus.OK, {"result": verbs.call(name, document)})
         except TimeoutError as error:
             raise _Refused(HTTPStatus.REQUEST_TIMEOUT, f"{error}.") from None
 

@@ -77,12 +77,12 @@ class JobCleaner:
         self,
         client: ClientProperties,
         prefix: str,
-        given: BrokerSettings,
+        broker_settings: BrokerSettings,
         is_ended: Callable[[], bool] = lambda: False,
         clock: Clock = now_ms,
     ) -> None:
         self._client, self._prefix = client, prefix
-        self._given, self._is_ended, self._clock = given, is_ended, clock
+        self._given, self._is_ended, self._clock = broker_settings, is_ended, clock
         self._sent: dict[_LogKey, _EventPosition] = {}
 
     def backoff_s(self, state: JobState) -> float:

@@ -144,11 +144,11 @@ class _TooManyError(Exception):
 
 
 def due(
-    tables: CellTables, brokers: list[int], given: BrokerSettings, now: int
+    tables: CellTables, brokers: list[int], broker_settings: BrokerSettings, now: int
 ) -> Iterator[CleaningPass]:
-    """Yield the passes due at `now` (ms since 1970); `given` are the brokers' settings."""
+    """Yield the passes due at `now` (ms since 1970); `broker_settings` are all brokers'."""
     for broker in brokers:
-        settings = broker_configs.settings_of(tables.of(broker), broker, given)
+        settings = broker_configs.settings_of(tables.of(broker), broker, broker_settings)
         if not settings.log_cleaner_enable or network.is_stopped(tables.cluster, broker):
             continue
         for topic in image.all_topics(tables.of(broker)):
@@ -162,10 +162,10 @@ def due(
                     yield CleaningPass(broker, log, range_, rules, cleaner.log_mark(log))
 
 
-def waits_for_time(tables: CellTables, brokers: list[int], given: BrokerSettings) -> bool:
+def waits_for_time(tables: CellTables, brokers: list[int], broker_settings: BrokerSettings) -> bool:
     """True if a topic is also compacted by the age of its records."""
     for broker in brokers:
-        settings = broker_configs.settings_of(tables.of(broker), broker, given)
+        settings = broker_configs.settings_of(tables.of(broker), broker, broker_settings)
         for topic in image.all_topics(tables.of(broker)):
             rules = retention_limits.cleaning_of(topic, settings)
             if rules is not None and rules.depends_on_time:

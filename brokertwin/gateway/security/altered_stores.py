@@ -49,13 +49,13 @@ class AlteredStores:
 
     def __init__(
         self,
-        given: Tls,
+        tls: Tls,
         start: BrokerProperties | None = None,
         own: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._start = start or given.properties
+        self._start = start or tls.properties
         known = self._start.named(OF_LISTENERS, own)
-        self._given = _Altered(known, given, _loaded(given.properties))
+        self._given = _Altered(known, tls, _loaded(tls.properties))
         self._altered: dict[int, _Altered] = {}
 
     def context(self, broker: int, now: Changed) -> ssl.SSLContext:

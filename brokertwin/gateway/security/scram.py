@@ -210,15 +210,15 @@ class ClientExchange:
 
     def final(self, server_first: bytes) -> bytes:
         """Return the last message, with the proof."""
-        given = dict(part.split(b"=", 1) for part in server_first.split(b","))
-        if not given.get(b"r", b"").startswith(self._nonce.encode()) or b"m" in given:
+        fields = dict(part.split(b"=", 1) for part in server_first.split(b","))
+        if not fields.get(b"r", b"").startswith(self._nonce.encode()) or b"m" in fields:
             raise ValueError("the server's nonce does not begin with the client's")
-        iterations = int(given.get(b"i", b"0"))
+        iterations = int(fields.get(b"i", b"0"))
         if iterations < ITERATIONS_MIN:
             raise ValueError(f"{iterations} iterations, but at least {ITERATIONS_MIN} are required")
-        digest, salt = self._mechanism.digest, b64decode(given[b"s"], validate=True)
+        digest, salt = self._mechanism.digest, b64decode(fields[b"s"], validate=True)
         salted = hashlib.pbkdf2_hmac(digest, self._password, salt, iterations)
-        without_proof = b"c=biws,r=" + given[b"r"]
+        without_proof = b"c=biws,r=" + fields[b"r"]
         signed = b",".join([self._bare, server_first, without_proof])
         key = hmac.digest(salted, b"Client Key", digest)
         signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)

@@ -111,7 +111,7 @@ def alter(users: Users, body: Body) -> Body:
         outcomes = {name: why or empty for name, why in outcomes.items()}
     elif None in outcomes.values():
         why = _written(users, list(entries.values()))
-        outcomes = {name: known or why for name, known in outcomes.items()}
+        outcomes = {name: outcome or why for name, outcome in outcomes.items()}
     return {
         "throttleTimeMs": 0,
         "results": [{"user": name, **_result(why)} for name, why in outcomes.items()],

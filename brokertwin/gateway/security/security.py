@@ -77,17 +77,19 @@ class GatewaySecurity(NamedTuple):
     credentials: Path | None = None
     """Credentials file."""
 
-    def allows_token_requests(self, known: Authentication) -> bool:
+    def allows_token_requests(self, authentication: Authentication) -> bool:
         """True if delegation token requests are allowed (`allowTokenRequests`)."""
-        if known.is_by_token:
+        if authentication.is_by_token:
             return False
-        return self.sasl is not None or (self.tls is not None and known.principal != ANONYMOUS)
+        return self.sasl is not None or (
+            self.tls is not None and authentication.principal != ANONYMOUS
+        )
 
     @classmethod
     def of(
         cls,
         protocol: SecurityProtocol,
-        given: Mapping[str, str],
+        texts: Mapping[str, str],
         credentials: Path | None = None,
         secrets: Path | None = None,
         listener: str | None = None,
@@ -96,7 +98,7 @@ class GatewaySecurity(NamedTuple):
 
         Args:
             protocol: protocol of the ports.
-            given: broker settings by Kafka's names, with secrets.
+            texts: broker settings by Kafka's names, with secrets.
             credentials: credentials file.
             secrets: file of altered store passwords; None: in memory only.
             listener: listener name; None: that of the protocol.
@@ -110,7 +112,7 @@ class GatewaySecurity(NamedTuple):
                 "Pass --security-protocol SASL_SSL or SASL_PLAINTEXT.",
             )
         warnings: list[str] = []
-        properties = _properties(protocol, given, listener or protocol, warnings)
+        properties = _properties(protocol, texts, listener or protocol, warnings)
         secured = Tls(properties) if protocol.has_tls else None
         sasl = _sasl(protocol, properties, credentials, warnings) if protocol.has_sasl else None
         return cls(
@@ -120,10 +122,10 @@ class GatewaySecurity(NamedTuple):
             properties.value("connection.failed.authentication.delay.ms") / 1000,
             TIME_MAX_S,
             tuple(warnings),
-            given.get(delegation_tokens.SETTING),
+            texts.get(delegation_tokens.SETTING),
             protocol,
             secrets,
-            given,
+            texts,
             credentials,
         )
 
@@ -194,19 +196,19 @@ def settings_used(protocol: SecurityProtocol) -> frozenset[str]:
 
 
 def _properties(
-    protocol: SecurityProtocol, given: Mapping[str, str], listener: str, warnings: list[str]
+    protocol: SecurityProtocol, texts: Mapping[str, str], listener: str, warnings: list[str]
 ) -> BrokerProperties:
     """With SASL_SSL only the listener's own `ssl.client.auth` has an effect (KIP-684)."""
-    properties = BrokerProperties(given, listener)
-    is_bare = _CLIENT_AUTH in given and properties.of_listener(_CLIENT_AUTH) is None
+    properties = BrokerProperties(texts, listener)
+    is_bare = _CLIENT_AUTH in texts and properties.of_listener(_CLIENT_AUTH) is None
     if protocol is not SecurityProtocol.SASL_SSL or not is_bare:
         return properties
-    if given[_CLIENT_AUTH].strip() != "none":
+    if texts[_CLIENT_AUTH].strip() != "none":
         warnings.append(
             f"{_CLIENT_AUTH} has no effect with {protocol}, as in Kafka; "
             f"{prefix_of(listener)}{_CLIENT_AUTH} has"
         )
-    return BrokerProperties({k: v for k, v in given.items() if k != _CLIENT_AUTH}, listener)
+    return BrokerProperties({k: v for k, v in texts.items() if k != _CLIENT_AUTH}, listener)
 
 
 def _sasl(

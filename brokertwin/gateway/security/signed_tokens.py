@@ -116,10 +116,10 @@ class SignedRules(NamedTuple):
         from jwt import PyJWK, PyJWTError
 
         for key in self.keys.newest():
-            wanted = {"kty": _KEY_TYPES[algorithm[:2]], "crv": _CURVES.get(algorithm)}
+            parameters = {"kty": _KEY_TYPES[algorithm[:2]], "crv": _CURVES.get(algorithm)}
             if kid is not None:
-                wanted["kid"] = kid
-            if any(value and key.get(name) != value for name, value in wanted.items()):
+                parameters["kid"] = kid
+            if any(value and key.get(name) != value for name, value in parameters.items()):
                 continue
             if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
                 continue

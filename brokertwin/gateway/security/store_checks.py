@@ -89,9 +89,9 @@ def not_loaded(location: str, kind: str) -> str:
 
 def type_of(properties: BrokerProperties, name: str, location: str) -> str:
     """Return the type that was set, or that of the file's content."""
-    given = properties.given(f"{name}.type")
-    if given is not None:
-        return given
+    type_name = properties.given(f"{name}.type")
+    if type_name is not None:
+        return type_name
     try:
         return key_stores.content(Path(location), name, None)[0]
     except UserError:

@@ -46,8 +46,8 @@ class StorePasswords:
         If the file cannot be written, an error is logged.
         """
         self._refresh()
-        known = {**self._texts.get(str(broker), {}), **texts}
-        kept = {name: text for name, text in known.items() if text is not None}
+        merged = {**self._texts.get(str(broker), {}), **texts}
+        kept = {name: text for name, text in merged.items() if text is not None}
         self._texts[str(broker)] = kept
         if self._file is None:
             return

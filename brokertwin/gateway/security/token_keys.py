@@ -187,13 +187,11 @@ class FetchedKeys:
             raise _no_jwks(self._url) from None
 
 
-def _refreshing(
-    keys: "weakref.ref[FetchedKeys]", wanted: threading.Event, refresh_s: float
-) -> None:
+def _refreshing(keys: "weakref.ref[FetchedKeys]", event: threading.Event, refresh_s: float) -> None:
     """Refresh periodically and on request, until the object is deleted."""
     while True:
-        wanted.wait(min(refresh_s, threading.TIMEOUT_MAX))
-        wanted.clear()
+        event.wait(min(refresh_s, threading.TIMEOUT_MAX))
+        event.clear()
         found = keys()
         if found is None:
             return

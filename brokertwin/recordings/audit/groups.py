@@ -54,8 +54,8 @@ def _who_did(cause: Cause) -> tuple[str, str]:
 def _reasons(causes: Sequence[Cause], client: str, what: str) -> str:
     """The reasons that a client gave, in parentheses."""
     own = [each for each in causes if _who_did(each) == (client, what)]
-    given = list(dict.fromkeys(filter(None, (getattr(each, "reason", "") for each in own))))
-    return f" ({'; '.join(given)})" if given else ""
+    reasons = list(dict.fromkeys(filter(None, (getattr(each, "reason", "") for each in own))))
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def dropped(history: EntityHistory) -> Iterator[AuditFinding]:

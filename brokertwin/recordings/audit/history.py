@@ -101,8 +101,8 @@ class History(FoldedFindings):
         self, exchanges: Sequence[Exchange], replication: ObservedReplication | None = None
     ) -> None:
         self.replication = replication or ObservedReplication(())
-        known = KnownFacts(dict(self.replication.known.topics))
-        self.recording = ObservedRecording(exchanges_of(exchanges), known=known)
+        facts = KnownFacts(dict(self.replication.known.topics))
+        self.recording = ObservedRecording(exchanges_of(exchanges), known=facts)
 
     @property
     def span(self) -> tuple[float, float]:

@@ -9,6 +9,8 @@ from brokertwin.recordings.audit.history import FoldedFindings
 from brokertwin.recordings.audit.spool import Spool, SpooledFacts
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history import findings as f
+from brokertwin.recordings.history.batches import PARTITIONS, PRODUCERS
+from brokertwin.recordings.history.bodies import BatchFree, ErrorFree
 from brokertwin.recordings.history.clients import CLIENTS, NOTABLE
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
@@ -48,6 +50,10 @@ KEPT: frozenset[type[f.Finding]] = frozenset(
 """The findings that finders ask for. All others show ordinary events."""
 
 
+OF_BATCHES = frozenset({PARTITIONS.name, PRODUCERS.name})
+"""The kinds that only Produces with batch headers or errors concern."""
+
+
 class OnePass:
     """Machines of several kinds, fed with exchanges in the order of their responses.
 
@@ -55,7 +61,7 @@ class OnePass:
         facts: those of all exchanges so far.
         kept: the classes of findings that are kept; all if None.
         apis: the APIs of all exchanges, if no others follow. Exchanges that cannot change the
-            findings that are kept are left out then.
+            findings that are kept are left out then, and signs of life are not gathered.
         names: the kinds.
     """
 
@@ -66,7 +72,7 @@ class OnePass:
         apis: Collection[str] | None = None,
         names: Iterable[str] = KINDS,
     ) -> None:
-        known = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
+        facts_by_kind = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
         kinds = {name: KINDS[name] for name in names}
         if apis is not None and CLIENTS.name in kinds:
             kinds[CLIENTS.name] = NOTABLE
@@ -75,9 +81,9 @@ class OnePass:
             kinds[REPLICATION.name] = REPLICATION._replace(parts_of=LeadingParts())
         facts.cluster.has_samples = kept is None or f.SampleTaken in kept
         self._of_kind = {
-            name: ObservedEntities(kind, known[name], kept) for name, kind in kinds.items()
+            name: ObservedEntities(kind, facts_by_kind[name], kept) for name, kind in kinds.items()
         }
-        self._signs = Signs()
+        self._signs = Signs() if apis is None else None
         self._last = 0.0
         self._exchanges = 0
         self._begin, self._end = float("inf"), 0
@@ -96,17 +102,23 @@ class OnePass:
         rest = iter(exchanges)
         while part := list(islice(rest, PART)):
             of_clients = [each for each in part if each.has_response and not each.is_internal]
+            with_batches = [each for each in of_clients if not _is_ordinary_produce(each)]
             for name, observed in self._of_kind.items():
-                apis = KINDS[name].apis
-                for each in part if name == REPLICATION.name else of_clients:
+                apis, take, taken = KINDS[name].apis, observed.take, of_clients
+                if name == REPLICATION.name:
+                    taken = part
+                elif name in OF_BATCHES:
+                    taken = with_batches
+                for each in taken:
                     if each.line.api in apis:
-                        observed.take(each)
-            for each in part:
-                self._signs.take(each)
-                self._last = max(self._last, each.made)
-            for each in of_clients:
-                self._begin = min(self._begin, each.line.time)
-                self._end = max(self._end, each.line.end)
+                        take(each)
+            if self._signs is not None:
+                for each in part:
+                    self._signs.take(each)
+            self._last = max(self._last, *(each.made for each in part))
+            if of_clients:
+                self._begin = min(self._begin, *(each.line.time for each in of_clients))
+                self._end = max(self._end, *(each.line.end for each in of_clients))
             self._exchanges += len(of_clients)
 
     def expire(self, now: float = float("inf")) -> None:
@@ -121,9 +133,8 @@ class OnePass:
     def findings(self) -> "PassedFindings":
         """Return what the machines have found."""
         span = self._begin if self._exchanges else 0.0, float(self._end)
-        return PassedFindings(
-            self.by_kind(), self._signs.by_broker, self._last, span, self._exchanges
-        )
+        signs = self._signs.by_broker if self._signs is not None else {}
+        return PassedFindings(self.by_kind(), signs, self._last, span, self._exchanges)
 
 
 class PassedFindings(FoldedFindings):
@@ -160,6 +171,17 @@ class PassedFindings(FoldedFindings):
     def signs(self) -> Mapping[int, BrokerSigns]:
         return self._signs
 
+    def gather_signs(self, exchanges: Iterable[RecordedExchange]) -> None:
+        """Gather the signs of life in exchanges if a change of replicas has to be explained.
+
+        They take 8 to 16 bytes for each exchange.
+        """
+        if self.unfolded_changes():
+            found = Signs()
+            for each in exchanges:
+                found.take(each)
+            self._signs = found.by_broker
+
     @property
     def time(self) -> float:
         """The last moment, in ms since 1970."""
@@ -183,19 +205,19 @@ class Passed(NamedTuple):
 
 
 def pass_over(
-    source: Source, batches: Headers | None = None, known: KnownFacts | None = None
+    source: Source, batches: Headers | None = None, facts: KnownFacts | None = None
 ) -> Passed:
     """Read a source once and find what is wrong.
 
     Args:
         source: of the documents.
         batches: batch headers for Produce requests that have none.
-        known: settings of the brokers.
+        facts: settings of the brokers.
 
     Raises:
         UserError: the source cannot be read, or none of the lines is an exchange.
     """
-    with Spool(batches, known) as spool:
+    with Spool(batches, facts) as spool:
         spool.read(source)
         return Passed(judged(spool), spool.broken)
 
@@ -212,7 +234,9 @@ def judged(
     """
     shares, facts = shares_of(jobs), spool.facts()
     if len(shares) == 1:
-        return _judged(spool, facts, KINDS, on_exchanges)
+        alone = _judged(spool, facts, KINDS, on_exchanges)
+        alone.gather_signs(spool)
+        return alone
     from concurrent.futures import wait
     from multiprocessing import RawArray
 
@@ -231,7 +255,9 @@ def judged(
             on_exchanges(sum(counts) // len(shares))
         passed = [each.result() for each in futures]
         spool.broken = max((list(each.broken) for each in passed), key=len)  # of the one with all
-        return PassedFindings.joined([each.history for each in passed])
+        found = PassedFindings.joined([each.history for each in passed])
+        found.gather_signs(spool)
+        return found
 
 
 def shares_of(jobs: int) -> list[list[str]]:
@@ -240,6 +266,11 @@ def shares_of(jobs: int) -> list[list[str]]:
     for name in sorted(KINDS, key=lambda name: -WEIGHTS.get(name, 1)):
         min(shares, key=lambda share: sum(WEIGHTS.get(each, 1) for each in share)).append(name)
     return shares
+
+
+def _is_ordinary_produce(exchange: RecordedExchange) -> bool:
+    """Whether an exchange, if it is a Produce, has neither batch headers nor errors."""
+    return type(exchange.request) is BatchFree and type(exchange.response) is ErrorFree
 
 
 def _judged(

@@ -23,7 +23,7 @@ def read(
     paths: Sequence[Path],
     reading: FileReading,
     batches: Headers | None = None,
-    known: KnownFacts | None = None,
+    facts: KnownFacts | None = None,
 ) -> ReadHistory:
     """Read captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
 
@@ -31,18 +31,18 @@ def read(
         paths: the files.
         reading: how logs are read.
         batches: batch headers for Produce requests that have none.
-        known: settings of the brokers.
+        facts: settings of the brokers.
 
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.
     """
-    return read_from(lambda summary: read_files(paths, reading, summary), batches, known)
+    return read_from(lambda summary: read_files(paths, reading, summary), batches, facts)
 
 
 def read_from(
-    source: Source, batches: Headers | None = None, known: KnownFacts | None = None
+    source: Source, batches: Headers | None = None, facts: KnownFacts | None = None
 ) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
-    found = watch(source, batches, known)
+    found = watch(source, batches, facts)
     history = History(found.recording.exchanges, found.replication)
     return ReadHistory(history, found.recording.broken)

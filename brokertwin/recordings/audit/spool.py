@@ -108,13 +108,13 @@ class Spool:
     def __init__(
         self,
         batches: Headers | None = None,
-        known: KnownFacts | None = None,
+        facts: KnownFacts | None = None,
         grows: bool = False,
     ) -> None:
         self.broken: list[Broken] = []
         self.apis: Collection[str] = ()
-        self._settings = _encoder.encode(known or KnownFacts())
-        self._cluster = known or KnownFacts()
+        self._settings = _encoder.encode(facts or KnownFacts())
+        self._cluster = facts or KnownFacts()
         self._headers = batches
         self._needs = Needs()
         self._completion: Completion | None = None

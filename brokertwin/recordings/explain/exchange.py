@@ -25,8 +25,8 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
     Raises:
         UserError: there is no such exchange.
     """
-    wanted = id_of(place)
-    found = next((each for each in exchanges if each.id == wanted), None)
+    exchange_id = id_of(place)
+    found = next((each for each in exchanges if each.id == exchange_id), None)
     if found is None:
         raise UserError(
             f"The recording has no exchange {place}.",
@@ -40,7 +40,7 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
     session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(SessionTimeline(recording, str(session)).story())
-    entries = [entry for story in stories for entry in story if entry.id == wanted]
+    entries = [entry for story in stories for entry in story if entry.id == exchange_id]
     if entries:
         return [entry for place, entry in enumerate(entries) if entry not in entries[:place]]
     codes = dict.fromkeys(bodies.errors(found.response))

@@ -103,9 +103,9 @@ class GroupTimeline:
                 lines.setdefault((line.time, line.text), line)
         self._logged = sorted(lines.values(), key=lambda each: each.time)
         if not (self._own or self._logged):
-            known = {name for each in of_groups for name in self._groups_of(each)}
-            known |= {min(each.groups, key=len) for each in logged}
-            raise absent("group", key, sorted(known))
+            names = {name for each in of_groups for name in self._groups_of(each)}
+            names |= {min(each.groups, key=len) for each in logged}
+            raise absent("group", key, sorted(names))
         entity = recording.observed(GROUPS).entities.get(EntityKey("group", key))
         self.entity = entity if isinstance(entity, ObservedGroup) else group_of(key)
         self._found = recording.at_places(GROUPS, SHARE_GROUPS)
@@ -265,7 +265,7 @@ def _line(logged: Logged) -> TimelineEntry:
     )
 
 
-def _said(exchange: RecordedExchange, known: KnownFacts) -> str:
+def _said(exchange: RecordedExchange, facts: KnownFacts) -> str:
     body = exchange.request
     member = body.get("memberId") or ""
     parts = [f"member {member}"] if member else []
@@ -274,7 +274,7 @@ def _said(exchange: RecordedExchange, known: KnownFacts) -> str:
         parts.append(f"generation {epoch}")
     if exchange.line.api in COMMIT_APIS:
         parts += [
-            f"{known.topic(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
+            f"{facts.topic(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
             for topic in body.get("topics") or ()
             for each in topic["partitions"]
         ]

@@ -102,8 +102,8 @@ class PartitionTimeline:
         self.number = partition.partition
         self.topics = {partition.topic, partition.topic_id, *partition.former_ids} - {ZERO_UUID}
         self.known: PartitionReplicas = partition.known
-        known = KnownFacts(dict(replication.known.topics))
-        self._recording = ObservedRecording(exchanges_of(watched.recording.exchanges), known=known)
+        facts = KnownFacts(dict(replication.known.topics))
+        self._recording = ObservedRecording(exchanges_of(watched.recording.exchanges), known=facts)
         self._found = self._recording.at_places(PRODUCERS, PRODUCERS_IN_PARTITIONS)
         self._samples = [each for each in replication.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
@@ -144,22 +144,22 @@ class PartitionTimeline:
 
     def ending(self) -> list[str]:
         """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
-        known = self.known
+        facts = self.known
         ends = {
-            broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
-            for broker, end in known.log_ends.items()
+            broker: f"{end} or later" if broker == facts.led_by and facts.end_is_least else str(end)
+            for broker, end in facts.log_ends.items()
         }
         log_ends = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
         assumed = " (from a response, or assumed because the in-sync set is not recorded)"
-        is_known = known.high_watermark != UNKNOWN
-        how = assumed if known.is_assumed else " or later" if known.is_least else ""
-        high_watermark = f"{known.high_watermark}{how}" if is_known else "not recorded"
-        led = f"{self.key} is led by broker {known.leader} in epoch {known.leader_epoch}"
-        if known.leader == UNKNOWN:
-            led = f"{self.key} has no leader in epoch {known.leader_epoch}"
-            if known.lost != UNKNOWN:
-                led += f"; broker {known.lost} led it last"
-            elif known.leader_epoch == UNKNOWN:
+        is_known = facts.high_watermark != UNKNOWN
+        how = assumed if facts.is_assumed else " or later" if facts.is_least else ""
+        high_watermark = f"{facts.high_watermark}{how}" if is_known else "not recorded"
+        led = f"{self.key} is led by broker {facts.leader} in epoch {facts.leader_epoch}"
+        if facts.leader == UNKNOWN:
+            led = f"{self.key} has no leader in epoch {facts.leader_epoch}"
+            if facts.lost != UNKNOWN:
+                led += f"; broker {facts.lost} led it last"
+            elif facts.leader_epoch == UNKNOWN:
                 led = f"the recording does not show the leader of {self.key}"
         lines = [
             f"{led}; {self._in_sync_now()}",
@@ -177,16 +177,16 @@ class PartitionTimeline:
 
     def _in_sync_now(self) -> str:
         """The in-sync set; the last known one if a later refusal shows that it is smaller."""
-        known = self.known
+        facts = self.known
         refused = [
             each
             for each in self._recording.found(PARTITIONS, UnderMinIsr)
-            if each.partition.place == self.key and each.line.time > known.isr_since
+            if each.partition.place == self.key and each.line.time > facts.isr_since
         ]
         if not refused:
-            return f"in sync are {listed(known.in_sync)}"
+            return f"in sync are {listed(facts.in_sync)}"
         return (
-            f"in sync were last known {listed(known.in_sync)}, and fewer than min.insync.replicas"
+            f"in sync were last known {listed(facts.in_sync)}, and fewer than min.insync.replicas"
             f" at {clock(refused[-1].line.time)} ({refused[-1].line.place})"
         )
 

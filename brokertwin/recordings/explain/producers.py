@@ -98,8 +98,8 @@ class ProducerTimeline:
         """The epoch of each producer id: a response gave it, or abort markers show it."""
         lines = []
         last = {each.producer_id: each for each in self.entity.given}
-        for producer_id, given in sorted(last.items()):
-            epoch, since = given.epoch, given.line.words
+        for producer_id, epochs in sorted(last.items()):
+            epoch, since = epochs.epoch, epochs.line.words
             aborts = [e for e in self.entity.aborts if e.producer_id == producer_id]
             newest = max(aborts, key=lambda each: each.epoch, default=None)
             if newest is not None and newest.epoch > epoch:

@@ -120,9 +120,9 @@ class Subject(Protocol):
         """The final state of the subject, in lines."""
 
 
-def absent(what: str, key: str, known: Iterable[object], place: str = "recording") -> UserError:
-    """Error for a subject that a recording lacks; `known` are the existing ones."""
-    names = list(map(str, known))
+def absent(what: str, key: str, items: Iterable[object], place: str = "recording") -> UserError:
+    """Error for a subject that a recording lacks; `items` are the existing ones."""
+    names = list(map(str, items))
     listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
     return UserError(
         f"The {place} has no {what} {key}.",

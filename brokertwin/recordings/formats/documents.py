@@ -203,8 +203,8 @@ def api_name(key: int) -> str:
     """Return the API name in the request log, or its key if no Kafka up to 4.3.1 has it."""
     if key == NO_API:
         return END
-    known = KAFKA_APIS.get(key)
-    return known.name if known is not None else REMOVED_APIS.get(key, str(key))
+    kafka_api = KAFKA_APIS.get(key)
+    return kafka_api.name if kafka_api is not None else REMOVED_APIS.get(key, str(key))
 
 
 def listener_of(document: Document) -> str:

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import IO, NamedTuple, Self, TypeVar
 
@@ -115,6 +116,9 @@ class OrderedLine(NamedTuple):
     document: bytes
 
 
+_entry = partial(tuple.__new__, OrderedLine)
+"""Makes an `OrderedLine` in a third of the time."""
+
 FIRST = OrderTurn(0, 0)
 T = TypeVar("T")
 
@@ -171,7 +175,7 @@ class Sorter:
             self._file.close()
 
     def add(self, time: int, document: bytes, mark: int = 0, turn: OrderTurn = FIRST) -> None:
-        self._held.append(OrderedLine(time, self._count, mark, *turn, document))
+        self._held.append(_entry((time, self._count, mark, *turn, document)))
         self._held_bytes += len(document)
         self._count += 1
         if self._held_bytes >= self._run_bytes:
@@ -220,7 +224,7 @@ def _run(descriptor: int, start: int, end: int) -> Iterator[OrderedLine]:
             need += size
             if len(held) - at >= need:
                 document = held[at + _HEAD.size : at + need]
-                yield OrderedLine(time, place, mark, connection, number, document)
+                yield _entry((time, place, mark, connection, number, document))
                 at += need
                 continue
         piece = os.pread(descriptor, min(max(READ_BYTES, need), end - start), start)

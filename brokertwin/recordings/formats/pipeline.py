@@ -234,8 +234,8 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
         turn = OrderTurn(hash(connection), number)
         sorter.add(time, document.encoded(), key == PRODUCE.key, turn)
     needs.close()
-    known = {topic_id.encode() for topic_id in needs.names}
-    summary.nameless_topic_ids = len(topic_ids - known)
+    ids = {topic_id.encode() for topic_id in needs.names}
+    summary.nameless_topic_ids = len(topic_ids - ids)
     return needs
 
 

@@ -420,7 +420,7 @@ class FormatReader:
         """Handle the entries in a wrapper; copies in other fields are dropped."""
         value = msgspec.json.decode(part.json)
         stream = (around.key, layouts.find_field(value, "stream"))
-        given = stamps(around.head + part.head)
+        text_stamps = stamps(around.head + part.head)
         made: list[_Found] = []
         opened: dict[Key, tuple[int, ...]] = {}
         is_entry = False
@@ -429,7 +429,7 @@ class FormatReader:
             inside = around._replace(
                 key=(*stream, *found.path),
                 head=b"",
-                stamps=(*found.stamps, *around.stamps, *given),
+                stamps=(*found.stamps, *around.stamps, *text_stamps),
                 label=found.label or around.label,
                 session=layouts.find_field(value, "sessionId") or around.session,
                 depth=around.depth + 1,

@@ -96,13 +96,13 @@ def of_job(
         responses_by_id = {row.id: row.value for row in without_repeats(responses)}
         found = list(_placed(requests, responses_by_id, placements, prefix, summary))
         clusters = sorted({each.event.cluster for each in found})
-        wanted = cluster or (clusters[0] if len(clusters) == 1 else None)
-        if found and wanted not in clusters:
+        cluster_name = cluster or (clusters[0] if len(clusters) == 1 else None)
+        if found and cluster_name not in clusters:
             raise UserError(
                 f"The job has requests of several clusters: {', '.join(clusters)}.",
                 "Select one with --cluster.",
             )
-        mine = [each for each in found if each.event.cluster == wanted]
+        mine = [each for each in found if each.event.cluster == cluster_name]
         return read_lines(_lines(mine), prefix, FileReading(), summary)
 
     return documents

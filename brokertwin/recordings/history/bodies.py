@@ -48,6 +48,8 @@ class SentBatch(NamedTuple):
 
 def holders(api: str, body: Any) -> list[Holder]:
     if api == "PRODUCE":
+        if type(body) is BatchFree:
+            return []
         found = {
             Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
             for _, _, batch in _batches(body)

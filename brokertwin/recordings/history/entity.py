@@ -64,8 +64,13 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         Returns:
             the findings that are due.
         """
-        self.wait(part)
-        end, waiting = self.newest - WAIT_MS, self.waiting
+        waiting, time = self.waiting, part.line.end
+        if time > self.newest:
+            self.newest = time
+            waiting.append(part)
+        else:
+            self.wait(part)
+        end = self.newest - WAIT_MS
         if not self.pending and waiting[0].line.end > end and len(waiting) <= WAITING_MAX:
             return []
         return self._take_until(end, known)

@@ -151,6 +151,7 @@ class KnownFacts(msgspec.Struct):
         takes_all: whether replicas are judged where logs are missing, too.
         has_samples: whether each change of replicas is reported with their state.
         precise: brokers whose logs have times with milliseconds.
+        whole_since: from when on nothing is left out for replicas, in ms since 1970.
     """
 
     topics: dict[str, str] = {}
@@ -167,6 +168,7 @@ class KnownFacts(msgspec.Struct):
     takes_all: bool = False
     has_samples: bool = True
     precise: dict[int, None] = {}
+    whole_since: float = 0.0
     deleted: dict[str, list[int]] = {}
 
     @property
@@ -191,7 +193,7 @@ class KnownFacts(msgspec.Struct):
     @property
     def recorded_since(self) -> float:
         """From when on all logs are recorded, in ms since 1970."""
-        since = 0.0
+        since = self.whole_since
         if not self.takes_all:
             for first, _ in self.logs.values():
                 since = max(since, first)

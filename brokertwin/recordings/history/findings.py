@@ -263,7 +263,7 @@ class EpochChanged(_Cause, frozen=True):
 
 
 class RebalanceUnderWay(_Cause, frozen=True):
-    """A request began a rebalance that had not ended."""
+    """A rebalance had not ended: a join that waited for it, or a departure that began it."""
 
     by: RecordedRequest
 

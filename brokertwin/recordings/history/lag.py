@@ -10,6 +10,7 @@ anew: lags before and after it are not compared.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -120,7 +121,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
         if "highWatermark" in exchange.response:
             findings = self._reported(exchange.line, exchange.response["highWatermark"], known)
-            findings += self.stable.fetched(exchange, self._at)
+            findings += self.stable.fetched(exchange, self.topic, self.partition)
             return findings
         if exchange.line.api == "PRODUCE":
             self.stable.written(exchange)
@@ -176,9 +177,9 @@ class PartitionLag(ObservedEntity, kw_only=True):
                 self.has_gone_back and by.time < self.begun
             ):
                 continue
-            before = [e.value for e in self.watermarks if e.sent <= by.time]
             offset = each.offset
-            least = before[-1] - offset if before else None
+            before = next((e for e in reversed(self.watermarks) if e.sent <= by.time), None)
+            least = before.value - offset if before is not None else None
             commit = WaitingCommit(each.line, by.end, offset, least)
             if least is not None:
                 yield LagSeen(
@@ -231,20 +232,22 @@ class PartitionLag(ObservedEntity, kw_only=True):
 def _offsets_in(
     exchange: RecordedExchange, known: KnownFacts
 ) -> dict[tuple[str, int], RecordedExchange]:
-    response, is_fetch = exchange.response, exchange.line.api == "FETCH"
+    response, line, is_fetch = exchange.response, exchange.line, exchange.line.api == "FETCH"
     latest = None if is_fetch else _latest(exchange.request, known)
     reads_committed = is_fetch and exchange.request.get("isolationLevel") == READ_COMMITTED
-    request = {"readsCommitted": bool(reads_committed) and not exchange.line.is_own}
+    request = {"readsCommitted": reads_committed and not line.is_own}
+    value_field = "highWatermark" if is_fetch else "offset"
     found = {}
     for topic in response.get("responses" if is_fetch else "topics") or ():
+        name = known.topic(topic)
         for each in topic["partitions"]:
-            place = known.topic(topic), each["partitionIndex"]
-            value = each.get("highWatermark" if is_fetch else "offset", -1)
+            place = name, each["partitionIndex"]
+            value = each.get(value_field, -1)
             if not each["errorCode"] and value >= 0 and (latest is None or place in latest):
                 offsets = {"highWatermark": value}
                 if is_fetch:
                     offsets["lastStable"] = each.get("lastStableOffset", -1)
-                found[place] = RecordedExchange(exchange.line, request, offsets)
+                found[place] = RecordedExchange(line, request, offsets)
     return found
 
 
@@ -265,18 +268,23 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     api = exchange.line.api
     if api in COMMIT_APIS:
         for (topic, number), part in commits_in(exchange, known).items():
-            yield EntityKey("lag", f"{number} {topic}"), part
+            yield _key(topic, number), part
     elif api in ENDING_APIS:
         named = places_of(exchange, known)
         for topic, number in dict.fromkeys((known.named(topic), n) for _, topic, n in named):
-            yield EntityKey("lag", f"{number} {topic}"), exchange
+            yield _key(topic, number), exchange
     if api in ("PRODUCE", MARKERS):
         parts = written_in(exchange, known) if api == "PRODUCE" else marked_in(exchange, known)
         for (topic, number), part in parts.items():
-            yield EntityKey("lag", f"{number} {topic}"), part
+            yield _key(topic, number), part
     elif api in ("FETCH", "LIST_OFFSETS"):
         for (topic, number), part in _offsets_in(exchange, known).items():
-            yield EntityKey("lag", f"{number} {topic}"), part
+            yield _key(topic, number), part
+
+
+@lru_cache(maxsize=10_000)
+def _key(topic: str, partition: int) -> EntityKey:
+    return EntityKey("lag", f"{partition} {topic}")
 
 
 def _partition_of(key: EntityKey) -> PartitionLag:

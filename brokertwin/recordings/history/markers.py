@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right, insort
+from typing import NamedTuple
 
 import msgspec
 from msgspec import field
@@ -22,6 +23,13 @@ GRACE_MS = 2_000
 
 
 class StartedTransaction(msgspec.Struct, frozen=True):
+    line: RecordedRequest
+    epoch: int
+
+
+class Mark(NamedTuple):
+    """A WriteTxnMarkers, and the epoch of a marker in it."""
+
     line: RecordedRequest
     epoch: int
 
@@ -78,7 +86,7 @@ class TransactionRequests(msgspec.Struct):
 
     begun: list[StartedTransaction] = field(default_factory=list)
     ended: list[RecordedRequest] = field(default_factory=list)
-    marked: list[RecordedRequest] = field(default_factory=list)
+    marked: list[Mark] = field(default_factory=list)
     aborting: list[RecordedRequest] = field(default_factory=list)
 
     def is_first(self, epoch: int) -> bool:
@@ -95,7 +103,8 @@ class TransactionRequests(msgspec.Struct):
 
     def open_at(self, time: int) -> StartedTransaction | None:
         """The start of the transaction that is open at a time; None if it is not recorded."""
-        since = max((e.end for e in (*self.ended, *self.marked) if e.end <= time), default=0)
+        ends = [*(each.end for each in self.ended), *(each.line.end for each in self.marked)]
+        since = max((end for end in ends if end <= time), default=0)
         later = [each for each in self.begun if since <= each.line.time <= time]
         return min(later, key=lambda each: each.line.time, default=None)
 
@@ -103,14 +112,14 @@ class TransactionRequests(msgspec.Struct):
         count = bisect_right(self.aborting, time, key=lambda each: each.time)
         return self.aborting[count - 1] if count else None
 
-    def mark(self, line: RecordedRequest) -> None:
-        insort(self.marked, line, key=lambda each: each.end)
+    def mark(self, mark: Mark) -> None:
+        insort(self.marked, mark, key=lambda each: each.line.end)
 
     def bound(self, limit: int) -> None:
         """Drop the oldest requests above a limit."""
-        del self.begun[:-limit]
-        for kept in (self.ended, self.marked, self.aborting):
-            del kept[:-limit]
+        for kept in (self.begun, self.ended, self.marked, self.aborting):
+            if len(kept) > limit:
+                del kept[:-limit]
 
 
 def coordinator_of(marker: RecordedRequest) -> int | None:

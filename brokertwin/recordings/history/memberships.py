@@ -272,6 +272,7 @@ class Membership(msgspec.Struct):
         is_modern: whether a member has sent a heartbeat of KIP-848.
         beat_ms: heartbeat interval that the coordinator wants of members of KIP-848; 0 if unknown.
         alive: members whose sessions have not ended as far as all logs are read; None before.
+        silent: those of them that may have expired, because they are silent.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
         moved: when a member used another connection than before last, in ms since 1970.
@@ -304,6 +305,7 @@ class Membership(msgspec.Struct):
     is_modern: bool = False
     beat_ms: int = 0
     alive: int | None = None
+    silent: int = 0
     deleted: RecordedRequest | None = None
     late_ms: int = 0
     moved: int = 0
@@ -610,9 +612,9 @@ class Membership(msgspec.Struct):
         line, reason = departure.line, departure.reason
         was_there = self.members.pop(departure.member, None) is not None
         self.gone[departure.member] = departure
-        self.departures.append(departure)
         member = departure.member
         if member not in self.handed_out:  # with its id alone, it was no member
+            self.departures.append(departure)
             yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):
             severity, group = Severity.WARNING, self.group
@@ -717,8 +719,8 @@ class Membership(msgspec.Struct):
         began = self._began_by(member, epoch, _has_assignment(response))
         if epoch > former:
             yield from self._reached(epoch, line, member, began, former)
-        elif began:
-            lines = self.generations[epoch].lines if epoch in self.generations else []
+        elif began and epoch in self.generations:
+            lines = self.generations[epoch].lines
             for place, each in enumerate(lines):
                 if each.member == member and each.former == 0:
                     lines[place] = msgspec.structs.replace(each, joined=True)
@@ -975,9 +977,8 @@ class Membership(msgspec.Struct):
         if code == Error.REBALANCE_IN_PROGRESS:
             if self.late_ms:
                 return ()  # whether a join still waited is a matter of milliseconds
-            waiting = [e.line for e in self.joins if e.waits_at(line) and self._may_begin(e)]
             left = [e.line for e in self.departures if self._is_of_newest(e)]
-            by_ = min([*waiting, *left], key=lambda each: each.time, default=None)
+            by_ = _first([*self._waiting_at(line), *left])
             self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
             return (RebalanceUnderWay(by=by_),) if by_ is not None else ()
         if code in (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID):
@@ -987,6 +988,10 @@ class Membership(msgspec.Struct):
         if code == Error.UNKNOWN_MEMBER_ID:
             return self._unknown_member(exchange, member)
         return ()
+
+    def _waiting_at(self, refused: RecordedRequest) -> list[RecordedRequest]:
+        """The joins that waited at a refusal and may have begun the rebalance."""
+        return [e.line for e in self.joins if e.waits_at(refused) and self._may_begin(e)]
 
     def _may_begin(self, join: RecordedJoin) -> bool:
         """Return whether a join came before the rebalance is known to be under way.
@@ -1093,12 +1098,13 @@ class Membership(msgspec.Struct):
 
     def _explained(self, join: RecordedJoin) -> Iterator[Finding]:
         """Complete refusals for a rebalance in progress with a join that waited then."""
-        by = join.line
         for number, (line, cause) in enumerate(self.rebalancing):
-            is_possible = join.waits_at(line) and self._may_begin(join)
-            if is_possible and (cause is None or by.time < cause.time):
+            if not join.waits_at(line) or not self._may_begin(join):
+                continue
+            by = _first([*self._waiting_at(line), *([cause] if cause is not None else [])])
+            if by != cause:
                 self.rebalancing[number] = line, by
-                causes = (RebalanceUnderWay(by=by),)
+                causes = (RebalanceUnderWay(by=by),) if by is not None else ()
                 yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)
 
     def explained(self, line: RecordedRequest, code: int, causes: tuple[Cause, ...]) -> Finding:
@@ -1133,6 +1139,13 @@ def certainty_of(causes: tuple[Cause, ...]) -> Certainty:
         return Certainty.UNKNOWN
     is_derived = any(isinstance(each, MemberExpired) for each in causes)
     return Certainty.DERIVED if is_derived else Certainty.SEEN
+
+
+def _first(of: Iterable[RecordedRequest]) -> RecordedRequest | None:
+    """Return the first request to arrive; None if requests of two clients arrived at once."""
+    found = sorted(of, key=lambda each: each.time)
+    is_tie = any(e.time == found[0].time and e.process != found[0].process for e in found)
+    return found[0] if found and not is_tie else None
 
 
 def _join_of(exchange: RecordedExchange) -> RecordedJoin:

@@ -21,6 +21,7 @@ from brokertwin.recordings.history.findings import (
 )
 from brokertwin.recordings.history.markers import (
     GRACE_MS,
+    Mark,
     ObservedAbort,
     StartedTransaction,
     TransactionRequests,
@@ -207,7 +208,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     def _bound(self) -> None:
         self.has_forgotten = self.has_forgotten or len(self.uses) > LINES_MAX
         for kept in (self.given, self.uses, self.timeouts, self.aborts, self.fencing):
-            del kept[:-LINES_MAX]
+            if len(kept) > LINES_MAX:
+                del kept[:-LINES_MAX]
         for by_key in (self.first, self.requests):
             while len(by_key) > IDS_MAX:
                 del by_key[next(iter(by_key))]
@@ -278,8 +280,19 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             is_known = any((e.producer_id, e.epoch) == (producer_id, epoch) for e in self.aborts)
             if not marker["transactionResult"] and not is_known:
                 self.aborts.append(self._abort(producer_id, epoch, line, known))
-            requests.mark(line)
+            requests.mark(Mark(line, epoch))
         self._bound()
+
+    def marked(self, producer_id: int, epoch: int) -> list[RecordedRequest]:
+        """The markers of a transaction, also those after the request that is judged."""
+        requests = self.requests.get(producer_id, TransactionRequests())
+        of = producer_id, epoch
+        return [each.line for each in requests.marked if each.epoch == epoch] + [
+            each.line
+            for each in self.markers
+            for marker in each.request.get("markers") or ()
+            if (marker["producerId"], marker["producerEpoch"]) == of
+        ]
 
     def _abort(
         self, producer_id: int, epoch: int, marker: RecordedRequest, known: KnownFacts

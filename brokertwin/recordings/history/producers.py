@@ -41,8 +41,8 @@ from brokertwin.recordings.history.findings import (
     TransactionTookIn,
     TransactionWaited,
 )
-from brokertwin.recordings.history.markers import BUMPING_VERSION, ObservedAbort
-from brokertwin.recordings.history.producer_epochs import ProducerEpochs
+from brokertwin.recordings.history.markers import BUMPING_VERSION, GRACE_MS, ObservedAbort
+from brokertwin.recordings.history.producer_epochs import CLOCKS_MS, ProducerEpochs
 from brokertwin.recordings.history.transactions import (
     EndedTransaction,
     OpenTransaction,
@@ -55,6 +55,9 @@ REPLACED = Error.INVALID_PRODUCER_ID_MAPPING
 
 TAKING = PRODUCER_APIS - {MARKERS, "INIT_PRODUCER_ID", "END_TXN"}
 """The APIs whose requests take partitions and groups into a transaction."""
+
+COORDINATED = ("ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN")
+"""The APIs of which clients send requests to the coordinator of the transaction."""
 
 UNUSED_MS = 86_400_000
 """A producer id that was unused for less is not taken for an expired one."""
@@ -75,7 +78,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             if line.is_own and len(holders) == 1:
                 yield self._sent_for_client(holders[0], line)
             for holder in holders:
-                yield from self._refused(exchange, holder)
+                yield from self._refused(exchange, holder, known)
         if self.name:
             yield from self._follow(exchange, known)
 
@@ -116,7 +119,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
                         producer_id=abort.producer_id,
                     )
 
-    def _refused(self, exchange: RecordedExchange, holder: Holder) -> Iterator[Finding]:
+    def _refused(
+        self, exchange: RecordedExchange, holder: Holder, facts: KnownFacts
+    ) -> Iterator[Finding]:
         """Report a refusal for the epoch of a producer, or for a transaction that has ended."""
         line, codes = exchange.line, _codes_of(exchange, holder)
         late = [each for each in codes if each in LATE]
@@ -127,7 +132,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         if not late:
             return
         fencing = [each for each in late if each in FENCING]
-        causes = self._causes(holder, exchange)
+        causes = self._causes(holder, exchange, facts)
         if fencing:
             self.fenced = holder.producer_id, holder.epoch
             is_guess = any(isinstance(each, TransactionOverdue) for each in causes)
@@ -204,7 +209,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         producer = ProducerKey.of(holder.name, holder.producer_id)
         return SentForClient(line=line, client=self._client_of(holder, line), producer=producer)
 
-    def _causes(self, holder: Holder, exchange: RecordedExchange) -> tuple[Cause, ...]:
+    def _causes(
+        self, holder: Holder, exchange: RecordedExchange, known: KnownFacts
+    ) -> tuple[Cause, ...]:
         line = exchange.line
         timed_out = self.timed_out(holder, line)
         if timed_out is not None:
@@ -214,7 +221,8 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             return (EpochBumped(own=holder.epoch, epoch=given.epoch, by=given.line),)
         own = holder.producer_id, holder.epoch
         is_given = any((each.producer_id, each.epoch) == own for each in self.given)
-        if given is not None and given.epoch < holder.epoch and not is_given:
+        is_lower = given is not None and given.epoch < holder.epoch and not is_given
+        if given is not None and is_lower and known.is_covered_by_all(given.line.time, line.end):
             return (EpochNeverGiven(own=holder.epoch, epoch=given.epoch, by=given.line),)
         inits = [each.line.end for each in self.given if each.is_init]
         since = max((end for end in inits if end <= line.end), default=0)
@@ -246,7 +254,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         elif line.api == "END_TXN":
             if not bodies.errors(exchange.response):
                 yield from self._end(exchange, known, is_committed=bool(body.get("committed")))
-        elif self.ended is None or not self._is_before(exchange, self.ended):
+        elif self.ended is None or self._is_before(exchange, self.ended, known) is False:
             yield from self._take_in(exchange, known)
 
     def _may_have_ended(self, opened: OpenTransaction, line: RecordedRequest) -> bool:
@@ -266,20 +274,33 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         """The subject of findings about transactions."""
         return ProducerKey.of(self.name, self.id)
 
-    def _is_before(self, exchange: RecordedExchange, ended: EndedTransaction) -> bool:
-        """Return whether a request belongs to a transaction that has ended.
+    def _is_before(
+        self, exchange: RecordedExchange, ended: EndedTransaction, known: KnownFacts
+    ) -> bool | None:
+        """Return whether a request belongs to a transaction that has ended; None if unknown.
 
         A client begins the next transaction after the response to its EndTxn. So a request that
-        arrived before that response is of the former one, even if its response came later. Clocks
-        of two brokers differ, so the arrivals are compared then. From transaction.version 2 on,
-        the epoch of a batch tells.
+        arrived before that response is of the former one, even if its response came later. From
+        transaction.version 2 on, the epoch of a batch tells. Clocks of two brokers differ: if the
+        arrivals are close, only a marker on the broker of the request tells.
         """
         line, end = exchange.line, ended.line
         if end.api == "END_TXN" and end.version >= BUMPING_VERSION:
             epochs = {each.epoch for each in bodies.holders(line.api, exchange.request)} - {-1}
             if len(epochs) == 1:
                 return max(epochs) <= ended.epoch
-        return line.time < (end.end if line.broker == end.broker else end.time)
+        if line.broker == end.broker:
+            return line.time < ended.made
+        if abs(line.time - end.time) > CLOCKS_MS:
+            return line.time < end.time
+        if end.api != "END_TXN" or end.version < BUMPING_VERSION:
+            return None  # AddPartitionsToTxn takes the partitions in
+        markers = self.marked(ended.producer_id, ended.epoch + 1)
+        own = [each.time for each in markers if each.broker == line.broker]
+        if own:
+            return line.time < min(own)
+        is_elsewhere = bool(markers) and known.is_covered(line.broker, end.time, end.end + GRACE_MS)
+        return False if is_elsewhere else None
 
     def _take_in(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         places, groups = taken_in(exchange, self.name, known)
@@ -308,19 +329,21 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         causes: tuple[TransactionAborted, ...] = (),
     ) -> Iterator[Finding]:
         """End the open transaction, with the requests that belong to it and had a late response."""
-        line, epoch = exchange.line, exchange.request.get("producerEpoch", -1)
-        former, ended_now = self.ended, EndedTransaction(line, epoch)
+        line, body = exchange.line, exchange.request
+        epoch, producer_id = body.get("producerEpoch", -1), body.get("producerId", NO_PRODUCER)
+        made = min(exchange.made or line.end, line.end)
+        former, ended_now = self.ended, EndedTransaction(line, epoch, producer_id, made)
         self.ended = ended_now
         for each in self.pending:
-            if each.line.api not in TAKING or not self._is_before(each, ended_now):
+            if each.line.api not in TAKING or not self._is_before(each, ended_now, known):
                 continue
-            if former is None or not self._is_before(each, former):
+            if former is None or self._is_before(each, former, known) is False:
                 yield from self._take_in(each, known)
         ended, self.transaction = self.transaction, None
         # an end between the two is not recorded, so what is of this one is not known
         if ended is not None and line.api == "END_TXN" and line.version >= BUMPING_VERSION:
             ended = ended if ended.epoch in (-1, epoch) else None
-        elif ended is not None and ended.began.api == "PRODUCE":  # another broker coordinated it
+        elif ended is not None and ended.began.api not in COORDINATED:
             is_whole = known.is_covered_by_all(ended.began.time, line.end)
             ended = ended if is_whole or not known.brokers else None
         became = TransactionEnded(

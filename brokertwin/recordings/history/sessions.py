@@ -6,7 +6,7 @@ for each session.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -81,10 +81,17 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
     sessions: dict[int, ObservedSession] = field(default_factory=dict)
     opened: list[RecordedRequest] = field(default_factory=list)
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        line, body, code = exchange.line, exchange.request, exchange.code
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
+        body = exchange.request
         number, epoch = session_of(body)
-        opened = opened_by(exchange)
+        if number != NONE and epoch not in (FINAL_EPOCH, INITIAL_EPOCH) and not exchange.code:
+            return self._used(exchange.line, number, epoch, body)
+        return self._other(exchange, number, epoch)
+
+    def _other(self, exchange: RecordedExchange, number: int, epoch: int) -> Iterator[Finding]:
+        """Take a Fetch that is refused, or opens or ends a session, or has none."""
+        line, body, code = exchange.line, exchange.request, exchange.code
+        opened = opened_by(exchange) if epoch == INITIAL_EPOCH else NONE
         if code == Error.FETCH_SESSION_ID_NOT_FOUND:
             yield self._lost(line, number)
         elif code == Error.INVALID_FETCH_SESSION_EPOCH:
@@ -94,14 +101,12 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             yield SessionEnded(line=line, session=number, other=other)
             self._session(number).used = None
             self._session(number).closed = line
-        elif number != NONE and not code:
-            yield from self._used(line, number, epoch, body)
         if opened != NONE:
             self.sessions.pop(opened, None)
             self.sessions[opened] = ObservedSession(1, line.client, body["named"], line)
             insort(self.opened, line, key=lambda each: each.end)
             yield SessionOpened(line=line, session=opened)
-        elif is_denied(exchange) and not line.is_own:
+        elif epoch == INITIAL_EPOCH and is_denied(exchange) and not line.is_own:
             yield SessionDenied(line=line, severity=Severity.WARNING, holders=self._holders(line))
         self._bound()
 
@@ -117,13 +122,15 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         self.sessions[number] = session
         return session
 
-    def _used(self, line: RecordedRequest, number: int, epoch: int, body: Any) -> Iterator[Finding]:
+    def _used(self, line: RecordedRequest, number: int, epoch: int, body: Any) -> Iterable[Finding]:
         session = self._session(number)
         session.used, session.client, session.epoch = line, line.client, next_epoch(epoch)
+        self._bound()
         forgotten = body["forgotten"]
-        if forgotten:
-            session.partitions = max(-1, session.partitions - forgotten)
-            yield SessionForgot(line=line, session=number, count=forgotten)
+        if not forgotten:
+            return ()
+        session.partitions = max(-1, session.partitions - forgotten)
+        return (SessionForgot(line=line, session=number, count=forgotten),)
 
     def _lost(self, line: RecordedRequest, number: int) -> Finding:
         """A session that the broker does not know any more."""
@@ -165,7 +172,8 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         )
 
     def _bound(self) -> None:
-        del self.opened[:-OPENINGS_MAX]
+        if len(self.opened) > OPENINGS_MAX:
+            del self.opened[:-OPENINGS_MAX]
         while len(self.sessions) > SESSIONS_MAX:
             del self.sessions[next(iter(self.sessions))]
 
@@ -195,14 +203,18 @@ def size_of(body: Any) -> int:
     return sum(len(each["partitions"]) for each in body.get("topics") or ())
 
 
+_KEPT = ("errorCode", "sessionId", "throttleTimeMs")
+"""The fields of a response that the machine uses."""
+
+
 def without_partitions(exchange: RecordedExchange) -> RecordedExchange:
     """A Fetch with the numbers of its partitions in their place."""
     body, (number, epoch) = exchange.request, session_of(exchange.request)
-    forgotten = sum(len(each["partitions"]) for each in body.get("forgottenTopicsData") or ())
+    gone = body.get("forgottenTopicsData")
+    forgotten = sum(len(each["partitions"]) for each in gone) if gone else 0
     request = {"sessionId": number, "sessionEpoch": epoch}
     request |= {"named": size_of(body), "forgotten": forgotten}
-    names = ("errorCode", "sessionId", "throttleTimeMs")
-    response = {name: exchange.response[name] for name in names if name in exchange.response}
+    response = {name: exchange.response[name] for name in _KEPT if name in exchange.response}
     return RecordedExchange(exchange.line, request, response)
 
 

@@ -70,7 +70,9 @@ class StableOffset(msgspec.Struct):
             return None
         return next((each for each in self.open.values() if each.first == self.stable), None)
 
-    def fetched(self, exchange: RecordedExchange, at: PartitionId) -> Iterable[LsoHeldBack]:
+    def fetched(
+        self, exchange: RecordedExchange, topic: str, partition: int
+    ) -> Iterable[LsoHeldBack]:
         """Take the LSO and the HW of a response to Fetch."""
         line, response = exchange.line, exchange.response
         stable, watermark = response.get("lastStable", -1), response["highWatermark"]
@@ -85,7 +87,7 @@ class StableOffset(msgspec.Struct):
             self.since, self.readers, self.reported = line, [], None
         if exchange.request.get("readsCommitted") and line.name not in self.readers:
             self.readers = [*self.readers, line.name][-READERS_MAX:]
-        finding = self._found(line, at)
+        finding = self._found(line, PartitionId(topic, partition))
         if finding.held_ms < HELD_MS:
             return ()
         self.reported = finding
@@ -149,10 +151,11 @@ def written_in(
     producer_id = holders[0].producer_id if len(holders) == 1 else NO_PRODUCER
     request = {"transactionalId": name, "producerId": producer_id}
     for topic in exchange.response.get("responses") or ():
+        topic_name = known.topic(topic)
         for part in topic["partitionResponses"]:
             if not part["errorCode"] and part.get("baseOffset", -1) >= 0:
                 of = RecordedExchange(exchange.line, request, {"offset": part["baseOffset"]})
-                written[known.topic(topic), part["index"]] = of
+                written[topic_name, part["index"]] = of
     return written
 
 

@@ -63,10 +63,19 @@ class OpenTransaction(msgspec.Struct):
 
 
 class EndedTransaction(msgspec.Struct, frozen=True):
-    """The request that ended the last transaction, and its epoch; -1 if it has none."""
+    """The request that ended the last transaction.
+
+    Attributes:
+        line: the request.
+        epoch: its epoch; -1 if it has none.
+        producer_id: its producer id; -1 if it has none.
+        made: when its response was made, in ms since 1970; the line may be written much later.
+    """
 
     line: RecordedRequest
     epoch: int
+    producer_id: int
+    made: float
 
 
 def taken_in(

@@ -40,10 +40,10 @@ class ObservedReplication:
     """
 
     def __init__(
-        self, exchanges: Iterable[RecordedExchange], known: KnownFacts | None = None
+        self, exchanges: Iterable[RecordedExchange], facts: KnownFacts | None = None
     ) -> None:
         ordered = sorted(exchanges, key=lambda each: each.line.end)
-        self._cluster = ObservedRecording(ordered, known=known)
+        self._cluster = ObservedRecording(ordered, known=facts)
         self._found = self._cluster.observed(REPLICATION)
 
     @property

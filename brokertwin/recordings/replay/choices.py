@@ -16,6 +16,7 @@ from typing import Any
 
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.kafka_apis import (
+    API_VERSIONS,
     CONSUMER_GROUP_HEARTBEAT,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -155,6 +156,13 @@ def _of_describe_cluster(exchange: Exchange, _place: int, _topic_ids: TopicIds) 
     return _some(exchange.response.get("clusterId"), {})
 
 
+def _of_api_versions(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
+    """An accepted request has the id of the cluster, if it has one (KIP-1242)."""
+    if exchange.response.get("errorCode") != 0:
+        return None
+    return _some(exchange.body().get("clusterId"), {})
+
+
 def _of_telemetry(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     instance_id = exchange.response.get("clientInstanceId", ZERO_UUID)
     is_new = exchange.body().get("clientInstanceId", ZERO_UUID) == ZERO_UUID
@@ -182,5 +190,6 @@ _TAKERS: dict[int, Callable[[Exchange, int, TopicIds], Choices | None]] = {
     DESCRIBE_CLUSTER.key: _of_describe_cluster,
     CONSUMER_GROUP_HEARTBEAT.key: _of_join,
     GET_TELEMETRY_SUBSCRIPTIONS.key: _of_telemetry,
+    API_VERSIONS.key: _of_api_versions,
 }
 """Extractors of choices by API key."""

@@ -118,8 +118,8 @@ class _UsedIds:
 def own_picks(cell: Cell, event: Event, choices: Choices) -> Iterator[Pick]:
     """Yield the ids generated without choices; none for a refused request."""
     fields = [(at, value) for name, at in FIELDS if (value := getattr(choices, name)) is not None]
-    known = {name for name in choices.topic_ids if topic_by_name(cell.tables.of(CONTROLLER), name)}
-    if not fields and not choices.topic_ids.keys() - known:
+    names = {name for name in choices.topic_ids if topic_by_name(cell.tables.of(CONTROLLER), name)}
+    if not fields and not choices.topic_ids.keys() - names:
         return
     copy = cell.copy()
     response = _response_of(copy, event)
@@ -128,7 +128,7 @@ def own_picks(cell: Cell, event: Event, choices: Choices) -> Iterator[Pick]:
     for at, value in fields:
         if response.get(at) not in NONE[at]:
             yield Pick(at, value, response[at])
-    for name in sorted(choices.topic_ids.keys() - known):
+    for name in sorted(choices.topic_ids.keys() - names):
         created = topic_by_name(copy.tables.of(CONTROLLER), name)
         if created is not None:
             yield Pick(TOPIC_ID, choices.topic_ids[name], created.topic_id)

@@ -71,8 +71,8 @@ def plan(
         begins: the initial state; empty by default.
     """
     exchanges, history = recording.exchanges, recording.events
-    known = begins.brokers if begins is not None else []
-    brokers = sorted({exchange.broker for exchange in exchanges} | set(known))
+    broker_ids = begins.brokers if begins is not None else []
+    brokers = sorted({exchange.broker for exchange in exchanges} | set(broker_ids))
     settings = cell_settings(cluster, brokers, _with_release(broker_settings, exchanges))
     if not exchanges:
         return ReplayPlan(DeliverySchedule([], 0), [], [], settings, begins)
@@ -96,19 +96,21 @@ def plan(
     return ReplayPlan(schedule, earlier, documents, settings, begins, ends)
 
 
-def _with_release(given: BrokerSettings, exchanges: Iterable[Exchange]) -> BrokerSettings:
+def _with_release(broker_settings: BrokerSettings, exchanges: Iterable[Exchange]) -> BrokerSettings:
     """Return settings of Kafka 4.4 if a recorded ApiVersions response shows that release.
 
     A release in the settings has precedence.
     """
-    if RELEASE in given.given:
-        return given
+    if RELEASE in broker_settings.given:
+        return broker_settings
     for each in exchanges:
         if each.header.request_api_key == API_VERSIONS.key and _is_of_4_4(each.response or {}):
             return structs.replace(
-                given, brokertwin_kafka_version=KAFKA_4_4, given={**given.given, RELEASE: KAFKA_4_4}
+                broker_settings,
+                brokertwin_kafka_version=KAFKA_4_4,
+                given={**broker_settings.given, RELEASE: KAFKA_4_4},
             )
-    return given
+    return broker_settings
 
 
 def _is_of_4_4(response: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ reordered, because Kafka handles them in sequence.
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.batch_headers import Headers
-from brokertwin.protocol.kafka_apis import FETCH, PRODUCE, Decider, Trait, api_of_key
+from brokertwin.protocol.kafka_apis import (
+    FETCH,
+    PRODUCE,
+    WRITE_TXN_MARKERS,
+    Decider,
+    Trait,
+    api_of_key,
+)
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
@@ -43,8 +51,11 @@ DEFAULT_READING = FileReading()
 THE_BROKER = 1
 """The default broker id."""
 
-DEAD_LETTERS_CLIENT = "ShareGroupDLQManager-client-"
-"""Beginning of the client id of brokers that write dead letters."""
+OWN_CLIENTS = {
+    PRODUCE.key: re.compile(r"ShareGroupDLQManager-client-\d+"),
+    WRITE_TXN_MARKERS.key: re.compile(r"broker-\d+-txn-marker-sender"),
+}
+"""Client ids of brokers that write to logs of others, by API key."""
 
 NOTICED_MS = 50
 """How long a broker may take to notice a closed connection."""
@@ -241,7 +252,7 @@ def of_documents(
             continue
         try:
             exchange, listener, is_forwarded = of_document(document, completion)
-            own = clusters_own(listener, is_forwarded, controllers) or _dead_letters(exchange)
+            own = clusters_own(listener, is_forwarded, controllers) or _brokers_write(exchange)
             if own:
                 left_out[own] += 1
                 of_cluster.append(exchange)
@@ -255,13 +266,12 @@ def of_documents(
     return Recording(requests, broken, left_out, ends, own=of_cluster)
 
 
-def _dead_letters(exchange: Exchange) -> str:
-    """Return why a request is internal if it writes dead letters; otherwise empty."""
-    header = exchange.header
-    is_own = (header.client_id or "").startswith(DEAD_LETTERS_CLIENT)
-    if header.request_api_key == PRODUCE.key and is_own:
-        return "with dead letters of share groups, which the machine writes itself"
-    return ""
+def _brokers_write(exchange: Exchange) -> str:
+    """Return why a request is internal if a broker writes to logs with it; otherwise empty."""
+    client_id = OWN_CLIENTS.get(exchange.header.request_api_key)
+    if client_id is None or not client_id.fullmatch(exchange.header.client_id or ""):
+        return ""
+    return "with markers or dead letters of a broker, which the machine writes itself"
 
 
 def of_document(document: Document, completion: Completion | None) -> tuple[Exchange, str, bool]:

@@ -96,8 +96,8 @@ def compare_all(
 
 def _untimely(exchange: Exchange, response: ModelResponse | None) -> ComparisonOutcome:
     """The difference of a response at another time, in ms after the request."""
-    given = None if response is None else response.response_time
-    got = "later" if given is None else f"after {given - exchange.time} ms"
+    response_time = None if response is None else response.response_time
+    got = "later" if response_time is None else f"after {response_time - exchange.time} ms"
     expected = f"after {exchange.end - exchange.time} ms"
     return ComparisonOutcome(CompareVerdict.DIFFER, [FieldDifference(TIME, expected, got)])
 
@@ -307,8 +307,8 @@ def _table(compared: Sequence[Compared]) -> Table:
         CompareVerdict.UNSUPPORTED,
         CompareVerdict.AGREE_INSIDE,
     ]
-    given = {one.outcome.verdict for one in compared}
-    columns += [verdict for verdict in RARE if verdict in given]
+    verdicts = {one.outcome.verdict for one in compared}
+    columns += [verdict for verdict in RARE if verdict in verdicts]
     table = Table(show_footer=True, box=box.SIMPLE)
     table.add_column("API", "all", no_wrap=True)
     table.add_column("exchanges", str(len(compared)), justify="right", no_wrap=True)

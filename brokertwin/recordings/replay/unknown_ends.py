@@ -23,8 +23,8 @@ def topics_without_headers(
 
     `begins` is the state that the requests continue from.
     """
-    known: frozenset[str] = begins.without_ends if begins is not None else frozenset()
-    return known.union(
+    topics: frozenset[str] = begins.without_ends if begins is not None else frozenset()
+    return topics.union(
         name
         for exchange in exchanges
         if exchange.api == PRODUCE

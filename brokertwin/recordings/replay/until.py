@@ -44,10 +44,10 @@ def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], 
     Raises:
         UserError: no event is that request.
     """
-    wanted = id_of(place)
+    exchange_id = id_of(place)
     for number, document in enumerate(documents):
         event = decode_event(document)
-        if isinstance(event, Event) and event.id == wanted:
+        if isinstance(event, Event) and event.id == exchange_id:
             return list(documents[:number]), list(documents[: number + 1])
     raise UserError(f"{place} was not handled: its connection was lost, or it is not an exchange.")
 

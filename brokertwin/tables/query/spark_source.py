@@ -235,9 +235,9 @@ class StateReader(_FilteringReader):
     def partitions(self) -> list[InputPartition]:
         """Return a part for each cell that the filters allow; all tasks read one micro-batch."""
         path, batch = self.path, None
-        known = facts.read(path) if path.is_dir() else None
-        if known is not None:
-            cells = list(known.groups)
+        job_facts = facts.read(path) if path.is_dir() else None
+        if job_facts is not None:
+            cells = list(job_facts.groups)
             batch = reading.batch_of(path, reading.moment_of(self.as_of, UTC))
         elif path.is_dir() and reading.is_snapshots(path):
             path = reading.snapshot_at(path, reading.moment_of(self.as_of, UTC))
@@ -253,15 +253,15 @@ class StateReader(_FilteringReader):
         if path is None:
             tables = reading.read(self.path, as_of=self.as_of)
             return self.selected(iter(tables.rows(self.kind.replace("-", "_"))))
-        wanted = None if self.kind in ACROSS_CELLS else [cell]
+        cell_list = None if self.kind in ACROSS_CELLS else [cell]
         if batch is not None:
-            known = facts.read(path)
-            assert known is not None
-            same = [each for each in known.groups if cluster_of(each) == cluster_of(cell)]
-            cells: reading.Cells = state_reader.read_cells(path, batch, only=wanted or same)
+            job_facts = facts.read(path)
+            assert job_facts is not None
+            same = [each for each in job_facts.groups if cluster_of(each) == cluster_of(cell)]
+            cells: reading.Cells = state_reader.read_cells(path, batch, only=cell_list or same)
         else:
             cells = reading.read(path).cells
-            cells = {n: each for n, each in cells.items() if wanted is None or n in wanted}
+            cells = {n: each for n, each in cells.items() if cell_list is None or n in cell_list}
         rows = state_rows.rows(self.kind, cells)
         return self.selected(row for row in rows if row["cell"] == cell)
 

@@ -30,13 +30,13 @@ def run(tables: "Tables", query: str) -> "pa.Table":
     Raises:
         UserError: an invalid query, a statement without rows, or duckdb is not installed.
     """
-    given = {
+    frames = {
         table.name: tables.arrow(table.name)
         if table.name in _named(query, tables.names)
         else schemas.arrow_schema(table).empty_table()
         for table in tables.schemas.values()
     }
-    return _run(given, query, tables.names)
+    return _run(frames, query, tables.names)
 
 
 def matching(tables: "Tables", name: str, where: str) -> list[int]:
@@ -50,13 +50,13 @@ def matching(tables: "Tables", name: str, where: str) -> list[int]:
     return numbers
 
 
-def _run(given: "Mapping[str, pa.Table]", query: str, names: Sequence[str]) -> "pa.Table":
+def _run(tables: "Mapping[str, pa.Table]", query: str, names: Sequence[str]) -> "pa.Table":
     need("SQL over the state", "duckdb", "pyarrow")
     import duckdb
 
     with duckdb.connect(":memory:", config=CONFIG) as connection:
         try:
-            for name, table in given.items():
+            for name, table in tables.items():
                 connection.register(name, table)
             found = connection.sql(query)
             if found is None:

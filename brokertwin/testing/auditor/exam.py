@@ -185,12 +185,12 @@ class Exam(NamedTuple):
             cluster.end_transactions([names.transactional_id])
         committed = cluster.read(names.topic, "read_committed")
         readers = [role for role in processes.roles if role.work in READERS]
-        wanted = {name for log in committed.values() for _, name in log}
+        record_names = {name for log in committed.values() for _, name in log}
         verbs = [VERB_OF[work] for work in self.works if work in READERS]
         shared = by_place(committed).keys() if WorkKind.SHARE in self.works else set()
 
         def is_read() -> bool:
-            has_all = all(wanted <= processes.names_after(verb) for verb in verbs)
+            has_all = all(record_names <= processes.names_after(verb) for verb in verbs)
             return has_all and shared <= ended(exchanges.seen(proxy.requests())).keys()
 
         deadline = time.monotonic() + self.timeout_s

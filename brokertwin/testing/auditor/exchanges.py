@@ -177,8 +177,8 @@ def assigned(exchanges: Iterable[SeenExchange]) -> set[str]:
             data = base64.b64decode(each.response.get("assignment") or "")
             members |= {each.client} if data and decode_assignment(data) else set()
         elif each.api in HEARTBEATS and each.is_delivered:
-            given = each.response.get("assignment") or {}
-            members |= {each.client} if given.get("topicPartitions") else set()
+            assignment = each.response.get("assignment") or {}
+            members |= {each.client} if assignment.get("topicPartitions") else set()
     return members
 
 

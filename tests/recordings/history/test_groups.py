@@ -37,10 +37,21 @@ def test_later_join_completes_the_cause_of_a_refusal() -> None:
     request = {"groupId": GROUP, "memberId": "a", "generationId": 1}
     recording.add("a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=20_000)
     recording.join("c", 2, at=19_500, end=60_000)
-    recording.join("b", 2, at=19_000, end=60_001)
+    recording.join("b", 2, at=19_000, end=70_000)
     found = [e for e in emitted(recording.exchanges) if e.error == Error.REBALANCE_IN_PROGRESS]
     assert [why.by.name for e in found for why in e.causes] == ["c", "b"]
     assert len({each.id for each in found}) == 1
+
+
+def test_of_joins_that_arrived_at_once_none_began_the_rebalance() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, at=0)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=20_000)
+    for name in ("b", "c"):
+        recording.join(name, 2, at=19_000, end=21_000)
+    found = [e for e in emitted(recording.exchanges) if e.error == Error.REBALANCE_IN_PROGRESS]
+    assert [why for each in found for why in each.causes] == []
 
 
 def test_later_departure_withdraws_a_dropped_member() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from brokertwin.protocol.errors import Error
@@ -10,8 +11,10 @@ from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
     CommitBeyondEnd,
+    EpochNeverGiven,
     EpochWentBack,
     LsoHeldBack,
+    ProducerFenced,
     ProducerReplaced,
     ProducerUnused,
     RecordsArchived,
@@ -119,6 +122,34 @@ def test_an_old_transaction_has_no_begin_if_a_broker_without_log_may_have_coordi
     recording.exchanges[-1].header.request_api_version = 4
     (found,) = History(recording.exchanges).found(PRODUCERS, TransactionEnded)
     assert (found.began is not None) == (brokers == 1)
+
+
+@pytest.mark.parametrize(("marked", "places"), [(21_003, [f"{TOPIC}-0"]), (21_000, [])])
+def test_a_marker_of_its_broker_tells_the_transaction_of_a_produce_by_other_clocks(
+    marked: int, places: list[str]
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=60_000, at=0)
+    recording.commit(1, api="TXN_OFFSET_COMMIT", at=20_000)
+    recording.end_txn("a", 0, at=21_000)
+    recording.write("a", at=21_001)
+    recording.abort_marker(1, at=marked)
+    for number in (-1, -2):
+        each = recording.exchanges[number]
+        recording.exchanges[number] = msgspec.structs.replace(each, broker=2)
+    (found,) = History(recording.exchanges).found(PRODUCERS, TransactionEnded)
+    assert [*found.places] == places
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_an_epoch_was_given_by_no_response_only_if_all_brokers_have_logs(brokers: int) -> None:
+    recording = SyntheticRecording()
+    listed = [{"nodeId": number} for number in range(1, brokers + 1)]
+    recording.add("a", "METADATA", {}, {"brokers": listed, "topics": []})
+    recording.init("a", 0)
+    recording.end_txn("a", 5, Error.INVALID_PRODUCER_EPOCH)
+    (found,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
+    assert [type(each) for each in found.causes] == [EpochNeverGiven] * (brokers == 1)
 
 
 # The last stable offset

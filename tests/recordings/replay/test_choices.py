@@ -51,6 +51,12 @@ def test_a_session_id_is_taken_over_where_a_session_is_opened() -> None:
     assert choices(1, {"sessionEpoch": 3}, {"sessionId": 7}) is None
 
 
+def test_the_cluster_id_of_an_accepted_api_versions_request_is_taken_over() -> None:
+    assert choices(18, {"clusterId": "c"}, {"errorCode": 0}) == Choices(cluster_id="c")
+    assert choices(18, {"clusterId": "c"}, {"errorCode": 129}) is None
+    assert choices(18, {}, {"errorCode": 0}) is None
+
+
 def test_a_producer_id_is_taken_over_where_one_was_given() -> None:
     assert choices(22, {}, {"errorCode": 0, "producerId": 9}) == Choices(producer_id=9)
     assert choices(22, {}, {"errorCode": 14, "producerId": -1}) is None

@@ -35,18 +35,6 @@ class Deleter:
         return start
 
 
-def test_records_delete() -> None:
-    deleter = Deleter()
-    assert deleter.delete((0, 2)) == {0: (0, 2)}
-    assert deleter.delete((0, 1)) == {0: (0, 2)}, "below the start nothing happens"
-    assert deleter.delete((0, 7)) == {0: (1, -1)}
-    assert deleter.start() == 2
-    assert deleter.delete((0, -1)) == {0: (0, 6)}
-    assert deleter.delete((0, -2)) == {0: (1, -1)}
-    assert deleter.delete((5, 0)) == {5: (3, -1)}
-    assert deleter.start() == 6
-
-
 def test_example_21_with_one_replica() -> None:
     deleter = Deleter(filled=0)
     deleter.fill(8)

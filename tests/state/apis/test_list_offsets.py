@@ -145,16 +145,6 @@ def test_an_empty_log_has_places_and_no_times() -> None:
     assert lister.list(-3) == lister.list(0) == NOTHING
 
 
-@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-def test_version_without_a_special_timestamp_returns_unsupported_version(
-    timestamp: int, since: int
-) -> None:
-    lister = Lister()
-    assert lister.list(timestamp, version=since - 1) == (35, -1, -1, -1)
-    assert lister.list(timestamp, version=since)[0] == 0
-    assert lister.list(timestamp, version=since - 1, topic="none") == (35, -1, -1, -1)
-
-
 @pytest.mark.parametrize("timestamp", [-7, -9, -(2**63)])
 def test_other_negative_timestamps_are_unsupported(timestamp: int) -> None:
     assert Lister().list(timestamp, epoch=9) == (35, -1, -1, -1)

@@ -293,20 +293,6 @@ def test_new_group_is_written_before_its_first_member_joins() -> None:
     assert (written["value"]["protocolType"], written["value"]["members"]) == ("", [])
 
 
-def test_list_groups_filters_by_state_and_type() -> None:
-    bench = GroupBench()
-    bench.stable("a")
-
-    def listed(**filters: list[str]) -> list[str]:
-        groups = bench.request("LIST_GROUPS", 5, filters)["groups"]
-        return [each["groupId"] for each in groups]
-
-    assert listed() == [GROUP]
-    assert listed(statesFilter=["stable"]) == [GROUP]
-    assert listed(statesFilter=["Empty"]) == []
-    assert listed(typesFilter=["Consumer"]) == []
-
-
 def test_group_is_restored_from_the_stored_state() -> None:
     bench = GroupBench()
     leader, follower = bench.stable("a", "b")

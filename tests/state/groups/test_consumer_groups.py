@@ -391,14 +391,6 @@ def test_static_member_that_does_not_return_is_removed_after_its_session() -> No
     assert bench.state() == "Empty"
 
 
-def test_static_member_that_leaves_permanently_is_removed_at_once() -> None:
-    bench = ConsumerBench()
-    bench.join("a1", instanceId="i")
-    bench.beat("a1", -1, instanceId="i")
-    assert bench.state() == "Empty"
-    assert bench.join("a2", instanceId="i")["errorCode"] == 0
-
-
 def test_operator_removes_a_static_member() -> None:
     bench = ConsumerBench()
     bench.join("a", instanceId="i")

@@ -101,16 +101,6 @@ def test_off_simple_commit() -> None:
     assert groups.offsets(0, 1) == [(3, -1, "", 0), (0, -1, "", 0)]
 
 
-def test_off_fetch_uncommitted() -> None:
-    groups = Groups()
-    assert groups.offsets(0, 1) == [MISSING, MISSING]
-    groups.commit((0, 1))
-    assert groups.offsets(1) == [MISSING]
-    assert groups.offsets(0, topic="none") == [MISSING]
-    assert groups.offsets(9) == [MISSING]
-    assert groups.fetch(None, "nobody") == {"groupId": "nobody", "topics": [], "errorCode": 0}
-
-
 def test_example_11_off_metadata_too_large() -> None:
     groups = Groups()
     assert groups.commit((0, 1, "x" * 4096), (1, 1, "x" * 4097)) == {0: 0, 1: 12}
@@ -169,22 +159,6 @@ def test_metadata_length_is_in_utf_16_units() -> None:
     grins = "\U0001f600" * 2048
     assert groups.commit((0, 1, grins), (1, 1, grins + "\U0001f600")) == {0: 0, 1: 12}
     assert groups.commit((1, 1, "é" * 4096)) == {1: 0}
-
-
-def test_null_metadata_is_stored_as_empty_and_the_leader_epoch_is_kept() -> None:
-    groups = Groups()
-    groups.commit((0, 1, None, 7))
-    assert groups.offsets(0) == [(1, 7, "", 0)]
-
-
-def test_off_commit_unknown_topic() -> None:
-    groups = Groups()
-    assert groups.commit((0, 1), topic="none") == {0: 3}
-    assert groups.commit((0, 1), (4, 1), (-1, 1)) == {4: 3, -1: 3, 0: 0}
-    everything = groups.fetch(None)["topics"]
-    assert [(t["name"], [p["partitionIndex"] for p in t["partitions"]]) for t in everything] == [
-        ("a", [0])
-    ]
 
 
 def test_off_several_groups() -> None:

@@ -23,9 +23,14 @@ REJECTED, UNDELIVERED = (
 class Letters(Shared):
     """A share group whose records are delivered twice at most, and a topic for the rest."""
 
-    def __init__(self, named: str = DEAD, topic: str = DEAD, **configs: str) -> None:
-        limit = {"group.share.delivery.count.limit": "2"}
-        super().__init__(brokertwin_kafka_version="4.4", given=limit)
+    def __init__(
+        self, named: str = DEAD, topic: str = DEAD, creates: bool = False, **configs: str
+    ) -> None:
+        given = {
+            "errors.deadletterqueue.auto.create.topics.enable": str(creates).lower(),
+            "group.share.delivery.count.limit": "2",
+        }
+        super().__init__(brokertwin_kafka_version="4.4", given=given)
         self.topic(topic, **(configs or TAKES))
         self.name = topic
         config = {"name": "errors.deadletterqueue.topic.name", "configOperation": 0, "value": named}
@@ -82,6 +87,27 @@ def test_records_are_archived_if_no_dead_letter_can_be_written(
     bench.fetch("a")
     assert bench.acknowledge("a", batch(0, 2, 3)) == 0
     assert bench.written() == []
+    bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
+    assert bench.fetch("b") == [(3, 3, 1)]
+
+
+def test_a_missing_topic_is_created_if_brokers_do_so() -> None:
+    bench = Letters("dlq.new", creates=True)
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    bench.name = "dlq.new"
+    assert bench.written() == [["0", REJECTED, "1", REJECTED, "2", REJECTED]]
+    described = bench.request("METADATA", 12, {"topics": [{"name": "dlq.new"}]})["topics"][0]
+    assert len(described["partitions"]) == 1
+
+
+@pytest.mark.parametrize("named", ["dlq.no topic", "other.new"])
+def test_records_are_archived_if_their_topic_cannot_be_created(named: str) -> None:
+    bench = Letters(named, creates=True)
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    topics = bench.request("METADATA", 12, {"topics": None})["topics"]
+    assert named not in {each["name"] for each in topics}
     bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
     assert bench.fetch("b") == [(3, 3, 1)]
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.kafka_io.topic_reader import TopicRow
+from brokertwin.protocol.generated.group_rows import GroupMetadataKey
 from brokertwin.state.core import outputs
 from brokertwin.streaming.checks import checked_rows, suites
 from brokertwin.streaming.checks.suites import OVERDUE_MS
@@ -70,6 +71,13 @@ def test_a_cells_rows_have_no_gap_and_the_suites_columns() -> None:
     responses = checked_rows.responses(rows_of(bench, outputs.RESPONSES), [])
     assert tuple(responses[0]) == suites.COLUMNS["responses"]
     assert {row["requestTimestamp"] for row in responses} == {None}
+
+
+def test_rows_of_groups_are_no_committed_offsets() -> None:
+    group_row = TopicRow(0, 0, START, GroupMetadataKey("g").encoded(), b"\0\3" + bytes(40), "a")
+    foreign = [TopicRow(0, n, START, key, b"y", "b") for n, key in enumerate((b"x", b"\x7f\x7fx"))]
+    rows = checked_rows.offsets([group_row, *foreign], "bench")
+    assert [(row["offset"], row["groupId"]) for row in rows] == [(0, None), (1, None)]
 
 
 def test_gaps_in_offsets_and_sequences_are_located() -> None:

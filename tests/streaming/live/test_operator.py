@@ -3,6 +3,7 @@
 import gc
 import gzip
 import itertools
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.recordings.history.replication import REPLICATION
+from brokertwin.streaming.live import operator
 from brokertwin.streaming.live.entity import LATE_MS
 from brokertwin.streaming.live.reading import TopicLine
 from brokertwin.streaming.live.tables import CLIENTS
@@ -60,6 +63,40 @@ def request_log() -> list[TopicLine]:
     for path in logs_of("leader_kill"):
         found += lines_of(path, int(path.name.split(".")[0].rpartition("-")[2]), len(found))
     return found
+
+
+KILLED = sorted((ROOT / "tests/score/goldens/broker_killed").glob("*.kafka-request.log.gz"))
+AT_CONTROLLERS = re.compile(rb'"requestApiKeyName":"(BROKER_|ALTER_PARTITION)|"listener":"CONT')
+
+
+def shipped(paths: Sequence[Path], share: float) -> list[TopicLine]:
+    """The lines of brokers, each log with a partition, and a last share of the controllers'."""
+    every = []
+    for path in paths:
+        broker = int(path.name.split(".")[0].rpartition("-")[2])
+        texts = gzip.decompress(path.read_bytes()).splitlines()
+        lines = (TopicLine(f"logs/{broker}", n, t, CLUSTER, broker) for n, t in enumerate(texts))
+        every += [line for line in lines if line.value.startswith(b"[")]
+    every.sort(key=lambda line: line.value[:25])
+    since = int(len(every) * (1 - share))
+    of_brokers = (e for e in every[:since] if not AT_CONTROLLERS.search(e.value))
+    return [*of_brokers, *every[since:]]
+
+
+@pytest.mark.parametrize(
+    ("paths", "share"),
+    [(logs_of("leader_kill"), 0.5), (logs_of("busy_fencing"), 0.5), (KILLED, 0.0)],
+    ids=["leader_kill", "busy_fencing", "killed"],
+)
+def test_parts_that_are_left_out_for_replicas_change_no_finding(
+    paths: Sequence[Path], share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shipped(paths, share)
+    found = audited(lines, 4)
+    monkeypatch.setattr(operator, "parts_for_replicas", lambda *_: REPLICATION.parts_of)
+    whole = audited(lines, 4)
+    assert kinds(found) == kinds(whole)
+    assert found.counts == whole.counts
 
 
 def in_an_agents_json(lines: Sequence[TopicLine]) -> list[TopicLine]:

@@ -38,7 +38,10 @@ def test_gateway_responds_like_kafka(gateway: Running) -> None:
 def test_gateway_of_4_4_responds_like_kafka_4_4() -> None:
     reference = reference_of("4.4")
     assert reference is not None
-    settings = {"errors.deadletterqueue.topic.name.prefix": ""}
+    settings = {
+        "errors.deadletterqueue.auto.create.topics.enable": "true",
+        "errors.deadletterqueue.topic.name.prefix": "",
+    }
     with KafkaBroker(version="4.4", config=settings) as broker:
         host, _, port = broker.bootstrap.partition(":")
         known = inheriting(selected(), reference)

@@ -56,12 +56,14 @@ def read_places(
 
 def create_topics(kafka: Kafka, config: WorkerConfig) -> None:
     """Create the compacted internal topics. Raises KafkaException."""
-    wanted = {
+    partition_counts = {
         config.config_storage_topic: 1,
         config.offset_storage_topic: config.offset_storage_partitions,
         config.status_storage_topic: config.status_storage_partitions,
     }
-    _create(kafka, [NewTopic(n, count, -1, config=COMPACTED) for n, count in wanted.items()])
+    _create(
+        kafka, [NewTopic(n, count, -1, config=COMPACTED) for n, count in partition_counts.items()]
+    )
 
 
 def create_topic(kafka: Kafka, name: str) -> None:

@@ -70,7 +70,8 @@ class Copy:
         host, _, port = self.bootstrap.rpartition(":")
         return Client(Address(host, int(port)))
 
-    def worker(self) -> JavaWorker:
+    def worker(self, heartbeat_ms: int = 500) -> JavaWorker:
+        """A worker; without a coordinator for longer than `heartbeat_ms` it ends its tasks."""
         topics = {
             f"{name}.storage.{setting}": value
             for name in ("config", "offset", "status")
@@ -81,8 +82,8 @@ class Copy:
             "bootstrap.servers": self.bootstrap,
             "group.id": f"{self.topic}-workers",
             "exactly.once.source.support": "enabled",
-            "session.timeout.ms": 6_000,
-            "heartbeat.interval.ms": 500,
+            "session.timeout.ms": 12 * heartbeat_ms,
+            "heartbeat.interval.ms": heartbeat_ms,
             "scheduled.rebalance.max.delay.ms": 1_000,
             "offset.storage.partitions": 2,
             "status.storage.partitions": 1,
@@ -163,7 +164,7 @@ def test_example_24_a_killed_gateway_recovers_from_its_journal(tmp_path: Path) -
     listen = f"{HOST}:{free_port()}"
     with gateway_process(*words, listen=listen) as (process, _):
         copy = Copy(listen, tmp_path)
-        with copy.worker() as worker:
+        with copy.worker(heartbeat_ms=100_000) as worker:
             wait_until(worker.is_up, "it is in its group")
             copy.begin(worker)
             copy.grow_into_a_transaction()
