@@ -279,6 +279,7 @@ class Membership(msgspec.Struct):
         is_modern: whether a member has sent a heartbeat of KIP-848.
         beat_ms: heartbeat interval that the coordinator wants of members of KIP-848; 0 if unknown.
         alive: members whose sessions have not ended as far as all logs are read; None before.
+        silent: those of them that may have expired, because they are silent.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
         moved: when a member used another connection than before last, in ms since 1970.
@@ -312,6 +313,7 @@ class Membership(msgspec.Struct):
     is_modern: bool = False
     beat_ms: int = 0
     alive: int | None = None
+    silent: int = 0
     deleted: RecordedRequest | None = None
     late_ms: int = 0
     moved: int = 0
@@ -726,8 +728,8 @@ class Membership(msgspec.Struct):
         began = self._began_by(member, epoch, _has_assignment(response))
         if epoch > former:
             yield from self._reached(epoch, line, member, began, former)
-        elif began:
-            lines = self.generations[epoch].lines if epoch in self.generations else []
+        elif began and epoch in self.generations:
+            lines = self.generations[epoch].lines
             for place, each in enumerate(lines):
                 if each.member == member and each.former == 0:
                     lines[place] = msgspec.structs.replace(each, joined=True)
