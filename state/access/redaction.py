@@ -63,6 +63,8 @@ _OTHER_NAMES = frozenset(
         "consumer.assignment.interval.ms",
         "consumer.heartbeat.interval.ms",
         "consumer.session.timeout.ms",
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
         "interval.ms",
         "match",
         "metrics",
@@ -76,9 +78,11 @@ _OTHER_NAMES = frozenset(
         "share.renew.acknowledge.enable",
         "share.session.timeout.ms",
         "streams.assignment.interval.ms",
+        "streams.assignor.name",
         "streams.heartbeat.interval.ms",
         "streams.initial.rebalance.delay.ms",
         "streams.num.standby.replicas",
+        "streams.rack.aware.assignment.tags",
         "streams.session.timeout.ms",
     }
 )

@@ -9,6 +9,7 @@ The rows of `protocol/kafka_apis.py` have the versions of APIs that it adds (`ne
     apis/streams_group_describe   v1: the assignor
     apis/share_fetch              an unknown topic id is an error of its partitions
     cluster/features              levels of metadata.version and share.version
+    groups/*_coordinator          a group without members has its epoch as assignment epoch
     configs/group_configs         one message for both bounds of a setting
     share/dead_letters            records that are not delivered any more
     share/state_store             the message about an old state epoch

@@ -44,6 +44,7 @@ from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
+    NO_TIME,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
@@ -389,7 +390,9 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         regexes = regex_resolution.last_of_its_regex(self.group, members)
         self.records += rows.regex_tombstones(self.group.group_id, regexes)
         left = consumer_group.subscriptions_of(self.group, members).topics
-        self._bump(target_assignment.metadata_hash(self._broker, left))
+        epoch = self._bump(target_assignment.metadata_hash(self._broker, left))
+        if self._broker.settings.is_4_4 and len(members) == len(self.group.members):
+            self.records.append(rows.target_epoch(self.group.group_id, epoch, NO_TIME))
 
     def downgrade(self, change: conversion.Downgrade, *, is_rebalanced: bool) -> None:
         """Convert the group to a classic one, which rebalances or stays stable."""

@@ -33,6 +33,9 @@ from brokertwin.state.groups.classic_group import CONSUMER
 FIRST_EPOCH = 1
 """The group epoch and assignment epoch of a new group."""
 
+NO_TIME = 0
+"""The time of the assignment of a group without members."""
+
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 """Member epochs of heartbeats that join, leave or leave temporarily."""
 

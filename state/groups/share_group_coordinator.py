@@ -37,7 +37,7 @@ from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups import share_group_records as rows
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target, as_sets
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, NO_TIME
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
@@ -127,6 +127,8 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
             self.records += rows.member_tombstones(self.group.group_id, member.member_id)
             self.records.append(rows.group_epoch(self.group.group_id, epoch, metadata_hash))
             self._set_timer(groups.session(member.member_id), None)
+        if members and self._broker.settings.is_4_4 and len(members) == len(self.group.members):
+            self.records.append(rows.target_epoch(self.group.group_id, epoch, NO_TIME))
 
     def load(self) -> None:
         for member_id in self.group.members:

@@ -36,7 +36,7 @@ from brokertwin.state.groups import (
 )
 from brokertwin.state.groups import streams_group_records as rows
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, NO_TIME, STATIC_LEAVE_EPOCH
 from brokertwin.state.groups.modern_coordinator import (
     ModernGroupCoordinator,
     epoch_message,
@@ -509,6 +509,9 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             self._set_timer(groups.rebalance(member.member_id), None)
         if len(members) == len(group.members):
             self._live.shutdown_member_id = ""
+            if members and self._broker.settings.is_4_4:
+                epoch = group.group_epoch + len(members)
+                self.records.append(rows.target_epoch(group.group_id, epoch, NO_TIME))
         self._store_live()
 
     # Timers

@@ -74,7 +74,7 @@ class Compacted:
 
         for each, locator in zip(made, asyncio.run(self._data(put)), strict=True):
             (header,) = records.parse(each).batches
-            batch = {**header, "locator": locator}
+            batch = {**msgspec.to_builtins(header), "locator": locator}
             topic = {"name": "t", "partitionData": [{"index": 0, "batches": [batch]}]}
             self.send(0, 9, {"acks": -1, "timeoutMs": 1000, "topicData": [topic]})
 

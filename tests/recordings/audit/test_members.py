@@ -196,3 +196,13 @@ def test_brokers_own_clients_are_not_accused() -> None:
         body = {"replicaState": {"replicaId": 2}, "sessionId": 0, "sessionEpoch": 0, "topics": []}
         follower.add("broker-2-fetcher-0", "FETCH", body, {"errorCode": 0, "sessionId": 0})
     assert follower.found(sessions.churn) == follower.found(sessions.without_room) == []
+
+
+def test_an_epoch_that_no_other_line_shows_gives_no_finding() -> None:
+    """The line in which the coordinator raised the epoch of a new member is lost."""
+    recording = SyntheticRecording()
+    for member, former, epoch in (("b", 0, 4), ("a", 0, 4), ("a", 5, 5)):
+        request = {"groupId": GROUP, "memberId": member, "memberEpoch": former}
+        response = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
+        recording.add(member, "CONSUMER_GROUP_HEARTBEAT", request, response)
+    assert not recording.found(groups.dropped)

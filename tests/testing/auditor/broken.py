@@ -91,6 +91,23 @@ BROKEN = (
         ("records",),
     ),
     BrokenClient(
+        "does not wait for responses",
+        '"enable.idempotence": True',
+        '"enable.idempotence": False, "acks": 0',
+        ("records",),
+    ),
+    BrokenClient(
+        "reports a transaction as committed whose commit has failed",
+        "            if not error.args[0].txn_requires_abort():\n                raise\n"
+        "            end(producer.abort_transaction)\n"
+        '            print("aborted", number, flush=True)\n\n\ndef end',
+        '            print("committed", number, flush=True)\n'
+        "            if error.args[0].fatal():\n                raise SystemExit(0) from None\n"
+        "            with suppress(KafkaException):\n"
+        "                end(producer.abort_transaction)\n\n\ndef end",
+        ("records",),
+    ),
+    BrokenClient(
         "commits older offsets",
         READ,
         READ.replace("message, asynchronous", "offsets=behind(message), asynchronous"),
