@@ -65,6 +65,13 @@ REFUSED = frozenset(
 )
 """Errors after which a member has to begin again."""
 
+NO_COORDINATOR = frozenset(
+    {
+        *(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE),
+        Error.NOT_COORDINATOR,
+    }
+)
+
 SILENT_BEATS = 3
 """After so many heartbeat intervals a member of KIP-848 is silent. When it expires is a setting of
 the broker or the group (`group.consumer.session.timeout.ms`, 45 s), which no response shows."""
@@ -276,6 +283,7 @@ class Membership(msgspec.Struct):
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
         moved: when a member used another connection than before last, in ms since 1970.
+        unavailable: when the coordinator said last that it is not there, in ms since 1970.
     """
 
     group: str
@@ -309,6 +317,7 @@ class Membership(msgspec.Struct):
     deleted: RecordedRequest | None = None
     late_ms: int = 0
     moved: int = 0
+    unavailable: int = 0
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -929,6 +938,8 @@ class Membership(msgspec.Struct):
     def refused(self, exchange: RecordedExchange) -> Iterator[Finding]:
         line, body, response = exchange.line, exchange.request, exchange.response
         self._note_rebalance(exchange)
+        if exchange.code in NO_COORDINATOR:
+            self.unavailable = line.end
         own = {exchange.code}
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
@@ -1051,6 +1062,8 @@ class Membership(msgspec.Struct):
         known = self.members.get(member) or self.dropped.get(member)
         if known is None or not known.is_silent(line) or not self._was_there(known, line):
             return ()  # the coordinator has heard of it since, or may have forgotten it
+        if self.unavailable > known.last.end:
+            return ()  # sessions begin anew with the next coordinator
         return (
             MemberExpired(
                 member=member,
