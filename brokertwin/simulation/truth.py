@@ -26,7 +26,7 @@ from brokertwin.state.core.records import (
     TopicRemoved,
     TransactionMetadata,
 )
-from brokertwin.state.core.tables import escape, unescape
+from brokertwin.state.core.tables import unescape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.committed_offsets import Offset
@@ -195,6 +195,7 @@ class Truth:
         self._clients: dict[str, tuple[str, str]] = {}
         self._groups: dict[str, _Group] = {}
         self._offsets: dict[tuple[str, str, int], int] = {}
+        self._offset_keys: dict[tuple[str, str, int], str] = {}  # a new coordinator loads them late
         self._transactions: dict[str, TransactionMetadata] = {}
         self._leaving: dict[str, str] = {}
         self._taken: dict[str, int] = {}
@@ -360,12 +361,9 @@ class Truth:
 
     def _take_offsets(self, cell: Cell, keys: Iterable[str] | None, event: _EventHead) -> None:
         table = cell.tables.groups
-        if keys is None:  # all offsets, with those that are gone
-            stored = (
-                f"{_coordinator(cell, GROUP_TOPIC, group)}/offset/{escape(group)}/{escape(at)}/{n}"
-                for group, at, n in self._offsets
-            )
-            keys = [*table.keys(""), *stored]
+        is_all = keys is None
+        if keys is None:  # with those that are gone
+            keys = {**dict.fromkeys(table.keys("")), **dict.fromkeys(self._offset_keys.values())}
         for key in keys:
             machine, kind, *parts = key.split("/")
             if kind != "offset" or machine == "controller":
@@ -377,6 +375,8 @@ class Truth:
             former = self._offsets.get(place, -1)
             offset = table.get(key, Offset)
             by = self._cause(event.id)
+            if offset is not None:
+                self._offset_keys[place] = key
             if offset is not None and offset.offset != former:
                 self._offsets[place] = offset.offset
                 self.facts.append(
@@ -390,8 +390,8 @@ class Truth:
                         **by,
                     )
                 )
-            elif offset is None and former >= 0:
-                del self._offsets[place]
+            elif offset is None and former >= 0 and (not is_all or key == self._offset_keys[place]):
+                del self._offsets[place], self._offset_keys[place]
                 self.facts.append(
                     OffsetRemoved(
                         time=self._now,

@@ -15,7 +15,9 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with running_gateway() as running:
+    """A gateway whose share members outlive the start of several tools."""
+    timeouts = ("group.share.session.timeout.ms", "group.share.max.session.timeout.ms")
+    with running_gateway(dict.fromkeys(timeouts, "600000")) as running:
         yield running
 
 

@@ -346,6 +346,7 @@ def _show_json(
             "model": model.name,
             "set": changes,
             "states": result.states,
+            "walks": result.walks,
             "deliveries": result.deliveries,
             "depth": result.depth,
             "cpuSeconds": round(result.cpu_seconds, 2),

@@ -220,7 +220,7 @@ def _recording(
 
     if STDIN in files:
         raise UserError(FROM_STDIN, STDIN_HINT)
-    history = recording.read(files, FileReading(broker)).with_id_prefix(id_prefix)
+    history = recording.read(files, FileReading(broker)).of_clients().with_id_prefix(id_prefix)
     for line in history.broken:
         tally.refuse(line.place, "not an exchange", line.reason)
     tally.refused.update({str(Reason.CLUSTERS_OWN): sum(history.left_out.values())})

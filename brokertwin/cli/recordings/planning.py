@@ -131,7 +131,7 @@ def _history(where: Where, begins: "KeptState | None") -> "Recording":
         return recording.Recording([], [])
     headers = where.headers()
     with source_of(where) as source:
-        history = recording.read_from(source, headers)
+        history = recording.read_from(source, headers).of_clients()
     report.show_broken(err, history.broken)
     report.show_left_out(err, history.left_out)
     return history

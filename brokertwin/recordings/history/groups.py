@@ -42,14 +42,17 @@ class ObservedGroup(ObservedEntity, kw_only=True):
 
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Also count the members."""
-        findings = super().expire(now, known)
-        self.membership.alive = len(self.membership.alive_at(known.last, known))
+        findings, of = super().expire(now, known), self.membership
+        alive = of.alive_at(known.last, known)
+        of.alive, of.silent = len(alive), len(of.silent_at(known.last).keys() & alive)
         return findings
 
     @property
     def ends_ms(self) -> int | None:
-        """After how long without requests the session of a member ends."""
+        """After how long without requests the session of a member ends, or it is silent."""
         of = self.membership
+        if of.is_modern:
+            return of.silence_ms if of.alive else None
         sessions = [each.session_timeout_ms for each in of.members.values()]
         known = [each for each in sessions if each >= 0] if of.alive and of.has_beats else []
         return min(known, default=None)

@@ -65,6 +65,13 @@ REFUSED = frozenset(
 )
 """Errors after which a member has to begin again."""
 
+NO_COORDINATOR = frozenset(
+    {
+        *(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE),
+        Error.NOT_COORDINATOR,
+    }
+)
+
 SILENT_BEATS = 3
 """After so many heartbeat intervals a member of KIP-848 is silent. When it expires is a setting of
 the broker or the group (`group.consumer.session.timeout.ms`, 45 s), which no response shows."""
@@ -272,9 +279,11 @@ class Membership(msgspec.Struct):
         is_modern: whether a member has sent a heartbeat of KIP-848.
         beat_ms: heartbeat interval that the coordinator wants of members of KIP-848; 0 if unknown.
         alive: members whose sessions have not ended as far as all logs are read; None before.
+        silent: those of them that may have expired, because they are silent.
         deleted: the request that deleted the group; None if it was not, or exists again.
         late_ms: by how much an event may be later than its recorded time.
         moved: when a member used another connection than before last, in ms since 1970.
+        unavailable: when the coordinator said last that it is not there, in ms since 1970.
     """
 
     group: str
@@ -304,9 +313,11 @@ class Membership(msgspec.Struct):
     is_modern: bool = False
     beat_ms: int = 0
     alive: int | None = None
+    silent: int = 0
     deleted: RecordedRequest | None = None
     late_ms: int = 0
     moved: int = 0
+    unavailable: int = 0
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -927,6 +938,8 @@ class Membership(msgspec.Struct):
     def refused(self, exchange: RecordedExchange) -> Iterator[Finding]:
         line, body, response = exchange.line, exchange.request, exchange.response
         self._note_rebalance(exchange)
+        if exchange.code in NO_COORDINATOR:
+            self.unavailable = line.end
         own = {exchange.code}
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
@@ -1049,6 +1062,8 @@ class Membership(msgspec.Struct):
         known = self.members.get(member) or self.dropped.get(member)
         if known is None or not known.is_silent(line) or not self._was_there(known, line):
             return ()  # the coordinator has heard of it since, or may have forgotten it
+        if self.unavailable > known.last.end:
+            return ()  # sessions begin anew with the next coordinator
         return (
             MemberExpired(
                 member=member,

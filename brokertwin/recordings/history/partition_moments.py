@@ -332,7 +332,9 @@ class PartitionMoment(NamedTuple):
             place = self.exchange.line.place
             at = self.time, self.of.topic, self.of.partition
             change = IsrChange(*at, known.leader, broker, is_added, why, place)
-            is_error = why is not None and has_all(self.time, self.facts)
+            # whole seconds do not show whether the follower had fetched before
+            is_error = why is not None and not self.facts.is_coarse
+            is_error = is_error and has_all(self.time, self.facts)
             yield (IsrAgainstRule if is_error else IsrRequested)(
                 line=self.exchange.line,
                 severity=Severity.ERROR if is_error else Severity.NOTE,

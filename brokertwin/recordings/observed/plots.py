@@ -86,10 +86,8 @@ def _plot(altair: Any, name: str, samples: Sequence[WatermarkSample], end: float
     return altair.vconcat(lines, strip).resolve_scale(x="shared", color="independent")
 
 
-def offsets_chart(
-    altair: Any, samples: Sequence[WatermarkSample], end: float, dashed: str = "black"
-) -> Any:
-    """The offsets of a partition as lines; the high watermark is dashed, in that colour."""
+def offsets_chart(altair: Any, samples: Sequence[WatermarkSample], end: float) -> Any:
+    """The offsets of a partition as lines; the high watermark is black and dashed."""
     rows = offsets(samples, end)
     ends = _line(altair, [row for row in rows if row["line"] != HIGH_WATERMARK]).encode(
         color=altair.Color("line:N", title=None)
@@ -97,7 +95,7 @@ def offsets_chart(
     high_watermark = _line(
         altair,
         [row for row in rows if row["line"] == HIGH_WATERMARK],
-        color=dashed,
+        color="black",
         strokeDash=[4, 2],
     )
     return altair.layer(ends, high_watermark)

@@ -155,6 +155,18 @@ class Recording(NamedTuple):
     def events(self) -> list[Exchange]:
         return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
 
+    def of_clients(self) -> "Recording":
+        """Return a copy without writes of brokers to logs of others, which a machine makes."""
+        own = [each for each in self.exchanges if _is_of_broker(each)]
+        if not own:
+            return self
+        left_out = Counter(self.left_out)
+        left_out["with markers or dead letters of a broker, which the machine writes itself"] = len(
+            own
+        )
+        rest = [each for each in self.exchanges if not _is_of_broker(each)]
+        return self._replace(exchanges=rest, left_out=left_out)
+
     def with_id_prefix(self, prefix: str) -> "Recording":
         """Return a copy with a prefix for each exchange id."""
         if not prefix:
@@ -164,6 +176,11 @@ class Recording(NamedTuple):
             for events in (self.exchanges, self.ends)
         )
         return self._replace(exchanges=exchanges, ends=ends)
+
+
+def _is_of_broker(exchange: Exchange) -> bool:
+    client_id = OWN_CLIENTS.get(exchange.header.request_api_key)
+    return bool(client_id and client_id.fullmatch(exchange.header.client_id or ""))
 
 
 def read(
@@ -252,7 +269,7 @@ def of_documents(
             continue
         try:
             exchange, listener, is_forwarded = of_document(document, completion)
-            own = clusters_own(listener, is_forwarded, controllers) or _brokers_write(exchange)
+            own = clusters_own(listener, is_forwarded, controllers)
             if own:
                 left_out[own] += 1
                 of_cluster.append(exchange)
@@ -264,14 +281,6 @@ def of_documents(
     requests = [each for each in merged if each.kind is Kind.REQUEST]
     ends = [each for each in merged if each.kind is not Kind.REQUEST]
     return Recording(requests, broken, left_out, ends, own=of_cluster)
-
-
-def _brokers_write(exchange: Exchange) -> str:
-    """Return why a request is internal if a broker writes to logs with it; otherwise empty."""
-    client_id = OWN_CLIENTS.get(exchange.header.request_api_key)
-    if client_id is None or not client_id.fullmatch(exchange.header.client_id or ""):
-        return ""
-    return "with markers or dead letters of a broker, which the machine writes itself"
 
 
 def of_document(document: Document, completion: Completion | None) -> tuple[Exchange, str, bool]:

@@ -522,7 +522,7 @@ def walk(model: Model, seed: int, walks: int) -> Result:
     In each walk each kind of step is common or rare by chance, so that faults also happen late.
     """
     chance, explorer = Random(seed), Explorer(model)
-    result, begun = Result(ended_by="walks"), time.process_time()
+    result, begun = Result(), time.process_time()
     first = explorer.first()
     while result.walks < walks and not result.violation:
         weights: dict[str, float] = {}
@@ -544,6 +544,8 @@ def walk(model: Model, seed: int, walks: int) -> Result:
     result.applied.update(explorer.machine.applied)
     if result.violation:
         _shorten(explorer, first, result)
+    else:
+        result.ended_by = "walks"
     result.cpu_seconds = time.process_time() - begun
     return result
 

@@ -75,8 +75,11 @@ def test_json_has_the_exchanges() -> None:
     )
 
 
-def test_a_random_walk_takes_the_steps_of_the_model() -> None:
-    assert "deliveries, depth" in run("torn-transaction-v2", "--walk", "1")
+def test_random_walks_take_the_steps_of_the_model() -> None:
+    output = run("torn-transaction-v2", "--walk", "30", "--seed", "7")
+
+    assert output.startswith("torn-transaction-v2: 30 walks, ")
+    assert "no violation so far; ended by the bound: walks" in output
 
 
 def test_rules_that_were_never_reached_are_reported() -> None:

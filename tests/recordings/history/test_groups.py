@@ -14,6 +14,7 @@ from brokertwin.recordings.history.findings import (
     MemberGone,
     MemberJoinedAgain,
     MemberNotInNext,
+    MemberRefused,
     OffsetCommitted,
     Rebalance,
 )
@@ -129,6 +130,20 @@ def test_a_member_that_expires_alone_is_found_after_the_empty_generation() -> No
         recording.join("b", 3, ["b"], is_new=True, at=20_000)
         found = [e for e in emitted(recording.exchanges) if isinstance(e, MemberNotInNext)]
         assert [(each.member, each.number) for each in found] == [(each, 3) for each in gone]
+
+
+def test_session_does_not_expire_over_a_change_of_the_coordinator() -> None:
+    for code, causes in ((0, ["MemberExpired"]), (Error.COORDINATOR_NOT_AVAILABLE, [])):
+        recording = SyntheticRecording()
+        request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 4_000}
+        response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": "a"}
+        recording.add("a", "JOIN_GROUP", request, {**response, "members": []}, at=0)
+        beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+        if code:
+            recording.add("a", "HEARTBEAT", beat, {"errorCode": code}, at=2_000, end=4_990)
+        recording.add("a", "HEARTBEAT", beat, {"errorCode": Error.UNKNOWN_MEMBER_ID}, at=5_000)
+        (*_, refused) = [e for e in emitted(recording.exchanges) if isinstance(e, MemberRefused)]
+        assert [type(each).__name__ for each in refused.causes] == causes
 
 
 def test_a_leave_of_an_id_that_never_joined_is_no_departure_of_a_member() -> None:

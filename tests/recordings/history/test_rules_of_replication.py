@@ -20,6 +20,7 @@ from brokertwin.recordings.history.exchange import (
 )
 from brokertwin.recordings.history.findings import (
     DifferenceCause,
+    IsrAgainstRule,
     JoinedBelow,
     LeftEarly,
     WatermarkDifference,
@@ -38,12 +39,14 @@ class Cluster:
     """Exchanges of its brokers, one per second; each response is immediate."""
 
     def __init__(self) -> None:
+        self.coarse_logs: dict[int, tuple[int, int]] = {}  # of whole seconds
         self._exchanges: list[RecordedExchange] = []
         self.time = 100_000.0
 
     @property
     def found(self) -> ObservedReplication:
-        known = KnownFacts(takes_all=True, lag_time_max_ms=30_000)
+        logs = {**self.coarse_logs}
+        known = KnownFacts(takes_all=True, lag_time_max_ms=30_000, logs=logs)
         return ObservedReplication(self._exchanges, known)
 
     @property
@@ -371,11 +374,13 @@ def test_follower_that_a_growing_log_shows_to_be_away_explains_a_high_watermark(
     assert isinstance(verdict, WatermarkDiffersBriefly) == is_away
 
 
+@pytest.mark.parametrize("is_precise", [True, False])
 @pytest.mark.parametrize(("after_ms", "is_against_rule"), [(5, False), (50, True)])
 def test_follower_may_join_by_a_fetch_that_is_logged_late(
-    after_ms: int, is_against_rule: bool
+    after_ms: int, is_against_rule: bool, is_precise: bool
 ) -> None:
     cluster = replicated()
+    cluster.coarse_logs = {} if is_precise else {9: (100_000, 200_000)}
     cluster.altered([1, 2], 1)
     cluster.fetch(2, 9, 9)
     part = {"partitionIndex": 0, "leaderEpoch": 0, "newIsr": [1, 2, 3]}
@@ -384,6 +389,7 @@ def test_follower_may_join_by_a_fetch_that_is_logged_late(
     cluster.fetch(3, 9, 9, {"after": after_ms})
     joined = [each.why for each in cluster.found.isr_changes if each.is_added]
     assert joined == [JoinedBelow(5) if is_against_rule else None]
+    assert len(cluster.found.found(IsrAgainstRule)) == (is_against_rule and is_precise)
 
 
 def test_refused_request_adds_no_replica() -> None:

@@ -44,7 +44,7 @@ def test_a_transaction_and_its_group_are_explained() -> None:
 
 
 def test_replay_agrees_by_the_rules_of_4_4() -> None:
-    recording = read([EVENTS])
+    recording = read([EVENTS]).of_clients()
     settings, _ = parse(settings_beside([EVENTS]))
     planned = plan(recording, "recorded", settings, is_compared=True)
     responses = local.run(planned.documents, planned.settings)

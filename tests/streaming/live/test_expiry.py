@@ -108,7 +108,11 @@ def test_a_silent_cluster_keeps_its_rows_and_looks_at_them_once_an_hour(is_bucke
 
 
 def group_request(api: int, time: int, body: dict[str, Any], response: dict[str, Any]) -> TopicLine:
-    fields = {"requestApiKey": api, "requestApiVersion": 4 if api == 12 else 9, "clientId": "a"}
+    fields = {
+        "requestApiKey": api,
+        "requestApiVersion": {12: 4, 68: 1}.get(api, 9),
+        "clientId": "a",
+    }
     document = {
         "id": f"{time}",
         "broker": 1,
@@ -139,6 +143,24 @@ def test_a_member_that_died_is_not_counted_after_its_session(is_bucket: bool) ->
     topics.batch([fetch(1, 0, MINUTE_MS)])
     topics.end()
     assert [each["members"] for each in topics.table("groups")] == [0]
+
+
+@both_modes
+def test_a_member_of_kip_848_without_heartbeats_is_counted_as_silent(is_bucket: bool) -> None:
+    topics, of = LiveTopics(is_bucket), {"groupId": "billing", "memberEpoch": 0}
+    beaten = {"memberEpoch": 1, "heartbeatIntervalMs": 5_000}
+    topics.batch(
+        [
+            group_request(68, number, {**of, "memberId": name}, {**beaten, "memberId": name})
+            for number, name in enumerate(("a", "b"))
+        ]
+    )
+    topics.batch([group_request(68, MINUTE_MS, {**of, "memberId": "b", "memberEpoch": 1}, beaten)])
+    topics.end()
+    assert [(e["members"], e["silent"]) for e in topics.table("groups")] == [(2, 1)]
+    topics.batch([fetch(1, 0, 2 * MINUTE_MS)])
+    topics.end()
+    assert [(e["members"], e["silent"]) for e in topics.table("groups")] == [(2, 2)]
 
 
 def test_a_request_of_kroxylicious_waits_for_its_response_in_the_backlog() -> None:
