@@ -6,12 +6,15 @@ The file `TABLE/batch-N.parquet` has the rows after micro-batch N, which the top
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.sinks import files
 from brokertwin.streaming.live import operator, tables
+from brokertwin.streaming.live.entity import LiveEntity
+from brokertwin.streaming.live.halves import CONNECTION
 from brokertwin.streaming.live.modes import KeyMode
 from brokertwin.streaming.live.operator import Bucket
 from brokertwin.streaming.live.query import LiveQuery
-from brokertwin.streaming.live.tables import EntityTable
+from brokertwin.streaming.live.tables import EntityTable, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,29 +51,49 @@ def state_rows(session: "SparkSession", query: LiveQuery, batch: int) -> "DataFr
         .option("batchId", batch)
         .load()
     )
-    if query.mode is KeyMode.ENTITY:
-        return state.select("key.*", "value.groupState.*").drop("entity", "timeoutTimestamp")
-    entities = state.select(f.col("key.cluster"), f.col("value.groupState.entities"))
     structs = [f"{each.column} {each.struct}" for each in tables.TABLES]
     schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *structs])
-    return entities.mapInPandas(_decoded, schema)
+    if query.mode is KeyMode.ENTITY:
+        return state.select("key.*", "value.groupState.entity").mapInPandas(_of_keys, schema)
+    entities = state.select(f.col("key.cluster"), f.col("value.groupState.entities"))
+    return entities.mapInPandas(_of_buckets, schema)
 
 
-def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+def _of_keys(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+    """Decode the rows of `--key entity`: the state does not have all columns (`added`)."""
+    for frame in frames:
+        names = (frame[name] for name in operator.ENTITY_KEYS)
+        yield from _frame(
+            (cluster, key, tables.row_of(key, LiveEntity(key, bytes(stored)).machine))
+            for cluster, kind, name, stored in zip(*names, frame["entity"], strict=True)
+            for key in [EntityKey(kind, name)]
+            if kind != CONNECTION
+        )
+
+
+def _of_buckets(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+    for frame in frames:
+        yield from _frame(
+            (cluster, key, row)
+            for cluster, stored in zip(frame["cluster"], frame["entities"], strict=True)
+            for key, row in Bucket(bytes(stored)).rows()
+        )
+
+
+def _frame(found: "Iterable[tuple[str, EntityKey, Row | None]]") -> "Iterator[pd.DataFrame]":
     import pandas as pd
 
     columns = [*operator.ENTITY_KEYS, *(each.column for each in tables.TABLES)]
-    for frame in frames:
-        rows: list[tuple[Any, ...]] = []
-        for cluster, stored in zip(frame["cluster"], frame["entities"], strict=True):
-            for key, row in Bucket(bytes(stored)).rows():
-                structs = [
-                    row.values if row is not None and row.table is each else None
-                    for each in tables.TABLES
-                ]
-                rows.append((cluster, *key, *structs))
-        if rows:
-            yield pd.DataFrame(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+    rows = [
+        (
+            cluster,
+            *key,
+            *(row.values if row and row.table is each else None for each in tables.TABLES),
+        )
+        for cluster, key, row in found
+    ]
+    if rows:
+        yield pd.DataFrame(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def rows_of(state: "DataFrame", table: EntityTable) -> "DataFrame":

@@ -37,6 +37,8 @@ class EntityTable(NamedTuple):
         columns: column name to Spark type.
         keys: the columns that identify a row in its cluster.
         has_topic: whether its rows are written to a topic and to snapshots.
+        added: columns that Spark's state does not have, because there are checkpoints without
+            them. A query goes on only with the same columns.
     """
 
     name: str
@@ -44,10 +46,19 @@ class EntityTable(NamedTuple):
     columns: Mapping[str, str]
     keys: tuple[str, ...]
     has_topic: bool = True
+    added: frozenset[str] = frozenset()
 
     @property
     def struct(self) -> str:
-        return f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in self.columns.items())}>"
+        return _struct(self.columns)
+
+    def in_state(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return columns or a row without `added` columns."""
+        return {name: each for name, each in values.items() if name not in self.added}
+
+
+def _struct(columns: Mapping[str, str]) -> str:
+    return f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in columns.items())}>"
 
 
 SESSIONS = EntityTable(
@@ -110,6 +121,7 @@ GROUPS = EntityTable(
         "last_used_ms": "BIGINT",
     },
     ("group_id",),
+    added=frozenset({"silent"}),
 )
 OFFSETS = EntityTable(
     "offsets",
@@ -302,13 +314,19 @@ def changes(cluster: str, before: Row | None, after: Row | None) -> Iterator[Ent
         yield EntityTopicRow(shown.table.name, _encoder.encode(key), value)
 
 
-STATE_SCHEMA = ", ".join(["entity BINARY", *(f"{each.column} {each.struct}" for each in TABLES)])
+STATE_SCHEMA = ", ".join(
+    [
+        "entity BINARY",
+        *(f"{each.column} {_struct(each.in_state(each.columns))}" for each in TABLES),
+    ]
+)
 """Spark's state of an entity: the machine, and one struct that is not null."""
 
 
 def state_of(entity: bytes, row: Row | None) -> tuple[Any, ...]:
     structs = [
-        _as_tuple(row.values) if row is not None and row.table is each else None for each in TABLES
+        _as_tuple(each.in_state(row.values)) if row is not None and row.table is each else None
+        for each in TABLES
     ]
     return (entity, *structs)
 
