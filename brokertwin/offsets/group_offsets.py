@@ -242,7 +242,7 @@ def at_timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[
         raise _refused(client, error) from None
 
 
-def timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[Place, int]:
+def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[Place, int]:
     """Return the timestamp of the first record at or after each offset, in ms since 1970.
 
     Without such a record, it is a millisecond after the newest one. Omits missing or empty
@@ -251,10 +251,10 @@ def timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[Pla
     check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
-    offsets: dict[Place, int] = {}
+    times: dict[Place, int] = {}
     try:
         with closing(consumer(client)) as reader:
-            for place, offset in times.items():
+            for place, offset in offsets.items():
                 topic, partition = place
                 if partition >= there.get(topic, 0):
                     continue
@@ -266,10 +266,10 @@ def timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[Pla
                 if found_at is None:
                     newest = _list_offsets(admin, {place: NEWEST})[place].timestamp
                     found_at = newest + 1 if newest >= 0 else None
-                offsets |= {} if found_at is None else {place: found_at}
+                times |= {} if found_at is None else {place: found_at}
     except KafkaException as error:
         raise _refused(client, error) from None
-    return offsets
+    return times
 
 
 def write(

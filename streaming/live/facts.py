@@ -53,7 +53,7 @@ class FactRow(NamedTuple):
 class LogSpan(NamedTuple):
     """The lines of a broker in a source: first and last ms, and the last micro-batch with one.
 
-    `partial_until` is the last ms up to which parts for replicas were left out (`kinds.replicas`).
+    `partial_until` is the last ms up to which `kinds.parts_for_replicas` left parts out; else 0.
     """
 
     first: int

@@ -229,7 +229,7 @@ def _broker_gone(found: f.BrokerGone, truth: KnownTruth) -> Answer:
 def _led(found: f.LeaderChanged, truth: KnownTruth) -> Answer:
     if not truth.partitions:
         return U
-    place = found.partition.topic, found.partition.partition
+    place = truth.name_of(found.partition.topic), found.partition.partition
     leaders = {e.leader for e in truth.partitions if (e.topic, e.partition) == place}
     return _is(found.leader in leaders or not found.former, f"leaders: {leaders}")
 
@@ -237,7 +237,7 @@ def _led(found: f.LeaderChanged, truth: KnownTruth) -> Answer:
 def _shrank(found: f.IsrShrank, truth: KnownTruth) -> Answer:
     if not truth.partitions:
         return U
-    place = found.partition.topic, found.partition.partition
+    place = truth.name_of(found.partition.topic), found.partition.partition
     sets = [e.isr for e in truth.partitions if (e.topic, e.partition) == place and e.isr]
     return _is(any(found.broker not in each for each in sets), f"in-sync sets: {sets}")
 
@@ -245,7 +245,7 @@ def _shrank(found: f.IsrShrank, truth: KnownTruth) -> Answer:
 def _grew(found: f.IsrGrew, truth: KnownTruth) -> Answer:
     if not truth.partitions:
         return U
-    place = found.partition.topic, found.partition.partition
+    place = truth.name_of(found.partition.topic), found.partition.partition
     sets = [e.isr for e in truth.partitions if (e.topic, e.partition) == place and e.isr]
     return _is(any(found.broker in each for each in sets), f"in-sync sets: {sets}")
 

@@ -177,6 +177,10 @@ class KnownTruth:
             *("joined", "rejoined", "left", "expired", "returned", "replaced", "away", "forgotten"),
         )
 
+    def name_of(self, topic: str) -> str:
+        """The name of a topic that a log may name by its id alone."""
+        return next((each.topic for each in self.topics if each.id == topic), topic)
+
     def members_of_next(self, group: str, time: float) -> tuple[str, ...]:
         """The members of the first generation after a time."""
         later = (each for each in self.generations[group] if each.time > time - self.tolerance_ms)

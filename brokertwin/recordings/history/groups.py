@@ -23,6 +23,7 @@ from brokertwin.recordings.history.group_offsets import (
     producer_of,
 )
 from brokertwin.recordings.history.memberships import (
+    AWAY,
     MEMBER_APIS,
     NEAR_MS,
     Membership,
@@ -52,7 +53,9 @@ class ObservedGroup(ObservedEntity, kw_only=True):
         """After how long without requests the session of a member ends, or it is silent."""
         of = self.membership
         if of.is_modern:
-            return of.silence_ms if of.alive else None
+            away = sum(each.epoch == AWAY for each in of.members.values())
+            is_over = of.silent + away >= (of.alive or 0)
+            return None if is_over or not of.silence_ms else of.silence_ms
         sessions = [each.session_timeout_ms for each in of.members.values()]
         known = [each for each in sessions if each >= 0] if of.alive and of.has_beats else []
         return min(known, default=None)

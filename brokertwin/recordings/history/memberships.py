@@ -5,7 +5,7 @@ Source: ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-800, K
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -248,6 +248,22 @@ class GroupState(NamedTuple):
     is_empty: bool | None
 
 
+class RebalanceRefusal(NamedTuple):
+    """A refusal for a rebalance in progress.
+
+    Attributes:
+        line: the request.
+        first: the join or departure that began the rebalance; two if it may have been either.
+    """
+
+    line: RecordedRequest
+    first: list[RecordedRequest]
+
+    @property
+    def causes(self) -> tuple[RebalanceUnderWay, ...]:
+        return (RebalanceUnderWay(by=self.first[0]),) if len(self.first) == 1 else ()
+
+
 class Membership(msgspec.Struct):
     """The members of a group.
 
@@ -305,7 +321,7 @@ class Membership(msgspec.Struct):
     used: dict[str, int] = field(default_factory=dict)
     instances: dict[str, list[RecordedJoin]] = field(default_factory=dict)
     statuses: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    rebalancing: list[tuple[RecordedRequest, RecordedRequest | None]] = field(default_factory=list)
+    rebalancing: list[RebalanceRefusal] = field(default_factory=list)
     under_way: dict[int, int] = field(default_factory=dict)
     has_beats: bool = False
     is_whole: bool = False
@@ -989,9 +1005,9 @@ class Membership(msgspec.Struct):
             if self.late_ms:
                 return ()  # whether a join still waited is a matter of milliseconds
             left = [e.line for e in self.departures if self._is_of_newest(e)]
-            by_ = _first([*self._waiting_at(line), *left])
-            self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
-            return (RebalanceUnderWay(by=by_),) if by_ is not None else ()
+            refusal = RebalanceRefusal(line, _first([*self._waiting_at(line), *left]))
+            self.rebalancing = [*self.rebalancing, refusal][-EVENTS_MAX:]
+            return refusal.causes
         if code in (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID):
             return self._held(body)
         if code in (Error.STALE_MEMBER_EPOCH, Error.FENCED_MEMBER_EPOCH):
@@ -1111,14 +1127,16 @@ class Membership(msgspec.Struct):
 
     def _explained(self, join: RecordedJoin) -> Iterator[Finding]:
         """Complete refusals for a rebalance in progress with a join that waited then."""
-        for number, (line, cause) in enumerate(self.rebalancing):
+        for number, former in enumerate(self.rebalancing):
+            line, first = former
+            if first and first[0].time < join.line.time:
+                continue
             if not join.waits_at(line) or not self._may_begin(join):
                 continue
-            by = _first([*self._waiting_at(line), *([cause] if cause is not None else [])])
-            if by != cause:
-                self.rebalancing[number] = line, by
-                causes = (RebalanceUnderWay(by=by),) if by is not None else ()
-                yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)
+            new = RebalanceRefusal(line, _first([*first, *self._waiting_at(line)]))
+            self.rebalancing[number] = new
+            if new.causes != former.causes:
+                yield self.explained(line, Error.REBALANCE_IN_PROGRESS, new.causes)
 
     def explained(self, line: RecordedRequest, code: int, causes: tuple[Cause, ...]) -> Finding:
         certainty = certainty_of(causes)
@@ -1154,11 +1172,14 @@ def certainty_of(causes: tuple[Cause, ...]) -> Certainty:
     return Certainty.DERIVED if is_derived else Certainty.SEEN
 
 
-def _first(of: Iterable[RecordedRequest]) -> RecordedRequest | None:
-    """Return the first request to arrive; None if requests of two clients arrived at once."""
-    found = sorted(of, key=lambda each: each.time)
-    is_tie = any(e.time == found[0].time and e.process != found[0].process for e in found)
-    return found[0] if found and not is_tie else None
+def _first(of: Sequence[RecordedRequest]) -> list[RecordedRequest]:
+    """Return the first request to arrive, or two if those of several clients arrived at once."""
+    time = min((each.time for each in of), default=0)
+    found: dict[tuple[str, str], RecordedRequest] = {}
+    for each in of:
+        if each.time == time:
+            found.setdefault(each.process, each)
+    return [*found.values()][:2]
 
 
 def _join_of(exchange: RecordedExchange) -> RecordedJoin:

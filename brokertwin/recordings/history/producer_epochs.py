@@ -304,8 +304,10 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         requested = last if last is not None and last.time >= since else None
         requested = marker if coordinator is None else requested
         timeout_ms = self._timeout_at(since) if began is not None else None
+        former = next((e.line.broker for e in reversed(self.given) if e.line.end <= since), None)
         is_timeout = (
             coordinator is not None
+            and former in (None, coordinator)  # another one may have taken an EndTxn
             and requested is None
             and began is not None
             and known.is_covered(coordinator, since, marker.end + GRACE_MS)

@@ -3,7 +3,7 @@
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import producers, refusals
 from brokertwin.recordings.explain.transactions import TransactionTimeline
-from tests.support.synthetic_recording import SyntheticRecording
+from tests.support.synthetic_recording import SyntheticRecording, exchange
 
 ABORTED = (
     "the coordinator, broker 1, aborted the transaction at 12:00:12.000 (h:12000), 11500 ms after"
@@ -62,6 +62,18 @@ def test_log_of_another_broker_does_not_show_a_time_out() -> None:
         "the coordinator, broker 3, aborted the transaction at 12:00:12.000 (h:12000); the"
         " recording does not show why"
     )
+
+
+def test_former_coordinator_may_have_taken_an_end_txn_that_it_did_not_answer() -> None:
+    recording = timed_out()
+    recording.exchanges = [e for e in recording.exchanges if e.api != "WRITE_TXN_MARKERS"]
+    recording.abort_marker(1, broker=3, at=12_000)
+    nothing = {"topics": []}
+    recording.exchanges += [
+        exchange(at, "x", "METADATA", nothing, nothing, broker=3) for at in (0, 20_000)
+    ]
+    recording.exchanges.sort(key=lambda each: each.time)
+    assert recording.found(producers.timed_out) == []
 
 
 def test_a_transaction_whose_time_out_is_not_recorded_has_not_timed_out_for_certain() -> None:

@@ -189,6 +189,21 @@ def test_whole_seconds_do_not_show_that_a_join_waited(whole_seconds_in: str) -> 
     assert by == ["b"] * is_precise
 
 
+@pytest.mark.parametrize("joins_at", [1_999, 2_000, 2_001])
+def test_of_a_join_and_a_departure_at_one_time_none_is_the_first(joins_at: int) -> None:
+    recording = SyntheticRecording()
+    for client in "ac":
+        recording.join(client, 1, ["a", "c"] if client == "a" else None, is_new=True, at=0)
+    request = {"groupId": GROUP, "memberId": "c"}
+    recording.add("c", "LEAVE_GROUP", request, {"errorCode": 0}, at=2_000)
+    recording.join("b", 2, is_new=True, at=joins_at, end=5_300)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=3_000)
+    found = History(recording.exchanges).found(GROUPS, GroupRefused)
+    by = {e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)}
+    assert by == {1_999: {"b"}, 2_000: set(), 2_001: {"c"}}[joins_at]
+
+
 @pytest.mark.parametrize("begins_before", [True, False])
 def test_a_log_that_begins_within_a_rebalance_does_not_show_what_began_it(
     begins_before: bool,

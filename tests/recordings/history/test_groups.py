@@ -221,3 +221,29 @@ def test_a_restarted_coordinator_begins_sessions_anew(
         for at in (expires or 20_000, (expires or 20_000) + 1)
     ]
     assert alive == [True, not expires]
+
+
+def test_a_group_of_kip_848_changes_by_itself_until_all_members_are_silent() -> None:
+    recording, group = SyntheticRecording(), group_of(GROUP)
+    for member, epoch in (("a", 0), ("b", 0), ("b", -2)):
+        request = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, "instanceId": member}
+        response = {"errorCode": 0, "memberId": member, "memberEpoch": epoch or 1}
+        response |= {"heartbeatIntervalMs": 5_000 if epoch >= 0 else 0}
+        recording.add(member, "CONSUMER_GROUP_HEARTBEAT", request, response)
+    for each in recording.exchanges:
+        group.step(exchange_of(each), KnownFacts())
+    ends = []
+    for seconds in (10, 60):
+        group.expire(float("inf"), KnownFacts(logs={1: (START, START + 1_000 * seconds)}))
+        ends.append((group.membership.silent, group.ends_ms))
+    assert ends == [(0, 15_000), (1, None)], "a static member that is away is not silent"
+
+
+def test_a_group_of_kip_848_without_a_known_interval_does_not_change_by_itself() -> None:
+    recording, group = SyntheticRecording(), group_of(GROUP)
+    request = {"groupId": GROUP, "memberId": "a", "memberEpoch": 0}
+    response = {"errorCode": 0, "memberId": "a", "memberEpoch": 1}
+    recording.add("a", "CONSUMER_GROUP_HEARTBEAT", request, response)
+    group.step(exchange_of(recording.exchanges[0]), KnownFacts())
+    group.expire(float("inf"), KnownFacts())
+    assert (group.membership.alive, group.ends_ms) == (1, None)
