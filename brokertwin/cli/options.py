@@ -398,12 +398,15 @@ def checked_broker_settings(values: Mapping[str, str]) -> "tuple[BrokerSettings,
     """
     from brokertwin.state.configs.broker_config import UnknownSettingError, parse
     from brokertwin.state.configs.config_keys import InvalidConfigError
+    from brokertwin.state.core.settings import KAFKA_4_4, RELEASE
 
     try:
         return parse(values)
     except UnknownSettingError as error:
         near = " or ".join(error.nearest)
         hint = f"Did you mean {near}?" if near else "Use Kafka's setting names."
+        if error.is_of_4_4:
+            hint = f"Kafka 4.4 has it, with {RELEASE}={KAFKA_4_4}."
         raise UserError(f"Kafka 4.3 has no broker setting {error.name}.", hint) from None
     except InvalidConfigError as error:
         raise UserError(f"{error}.") from None

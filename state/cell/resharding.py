@@ -30,13 +30,13 @@ _CONTROLLERS = ("controller", "store")
 
 
 def resharded(
-    cells: Mapping[str, Columns], brokers_by_cluster: Mapping[str, list[int]]
+    cells: Mapping[str, Columns], brokers_by_cell: Mapping[str, list[int]]
 ) -> dict[str, dict[str, bytes]] | str:
     """Return the state of a cluster in other cells.
 
     Args:
         cells: the former cells' columns, by name.
-        brokers_by_cluster: the new cells' brokers by name; the first cell has the controller.
+        brokers_by_cell: the new cells' brokers by name; the first cell has the controller.
 
     Returns:
         The new cells' columns by name, or a sentence that says why resharding is impossible now.
@@ -52,12 +52,10 @@ def resharded(
     if why is not None:
         return why
     now = max(msgspec.msgpack.decode(columns["meta"], type=Meta).now for columns in cells.values())
-    cell_of = {
-        str(broker): name for name, brokers in brokers_by_cluster.items() for broker in brokers
-    }
-    cell_of |= dict.fromkeys(_CONTROLLERS, next(iter(brokers_by_cluster)))
+    cell_of = {str(broker): name for name, brokers in brokers_by_cell.items() for broker in brokers}
+    cell_of |= dict.fromkeys(_CONTROLLERS, next(iter(brokers_by_cell)))
     dealt: dict[str, dict[str, Items]] = {
-        name: {each: {} for each in TABLE_NAMES} for name in brokers_by_cluster
+        name: {each: {} for each in TABLE_NAMES} for name in brokers_by_cell
     }
     for former in tables.values():
         for table, items in former.items():

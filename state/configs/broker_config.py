@@ -161,14 +161,16 @@ class UnknownSettingError(ValueError):
     Attributes:
         name: the unknown name.
         nearest: at most three similar names, the best first.
+        is_of_4_4: whether Kafka 4.4 has it.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.is_of_4_4 = name in SETTINGS
         keys = [each for each, key in SETTINGS.items() if not key.is_of_4_4]
         self.nearest = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
-        if name in SETTINGS:
+        if self.is_of_4_4:
             hint = f"; Kafka 4.4 has it, with {RELEASE}={KAFKA_4_4}"
         super().__init__(f"Kafka 4.3 has no broker setting {name}{hint}")
 
@@ -185,10 +187,11 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
     typed: dict[str, object] = {}
     values: dict[str, str] = {}
     warnings = []
-    for written, text in settings.items():
-        name = _FORMER.sub("brokertwin.", written)
+    named = {_FORMER.sub("brokertwin.", name): text for name, text in settings.items()}
+    is_4_4 = named.get(RELEASE, "").strip() == KAFKA_4_4
+    for name, text in named.items():
         key = SETTINGS.get(name)
-        is_later = key is not None and key.is_of_4_4 and settings.get(RELEASE) != KAFKA_4_4
+        is_later = key is not None and key.is_of_4_4 and not is_4_4
         if is_later or (key is None and not name.startswith(_PREFIXES)):
             raise UnknownSettingError(name)
         if key is not None:

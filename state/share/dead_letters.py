@@ -3,8 +3,9 @@
 A record that a member rejects, or that is returned at its last delivery, is ARCHIVING. When the
 share coordinator has stored this, the partition leader writes a record to the topic that the
 group's `errors.deadletterqueue.topic.name` names, to the partition with the same number (modulo
-their count). Then the record is archived, even if the write has failed. It has no key and no
-value; its headers say where the original is. A new leader goes on with ARCHIVING records.
+their count). Then the record is archived, even if the write has failed. A dead letter has no key,
+so a compacted topic refuses it, and no value; its headers say where the original is. A new leader
+goes on with ARCHIVING records.
 
 A missing topic is created with `errors.deadletterqueue.auto.create.topics.enable`; its records stay
 ARCHIVING meanwhile. Not written, and archived at once, if the topic does not exist, its
@@ -17,6 +18,7 @@ Source: `ShareGroupDLQStateManager`, `SharePartition.initiateDLQAndArchive`; rec
 import msgspec
 
 from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.additions import RecordsSummary
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.generated.create_topics import (
     CreatableTopic,
@@ -75,7 +77,10 @@ def write_request(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> 
         return None
     batch = _batch(broker.now, source.name, share_key, letters)
     produced = PartitionProduceData(
-        index=index, batches=[batch], records_size_in_bytes=batch.size_in_bytes
+        index=index,
+        batches=[batch],
+        records_size_in_bytes=batch.size_in_bytes,
+        records_seen=RecordsSummary(has_keyless=True),
     )
     topics = [TopicProduceData(topic_id=topic.topic_id, partition_data=[produced])]
     context = msgspec.json.encode(WrittenLetters(share_key, letters)).decode()

@@ -55,6 +55,7 @@ class InFlightState(msgspec.Struct, array_like=True):
         locked_until: end of the lock in ms since 1970; NO_LOCK if there is none.
         former: the former state until the share coordinator has stored the change.
         cause: why it is ARCHIVING.
+        is_sent: whether its dead letter is sent to a broker, which has not responded yet.
     """
 
     state: int
@@ -63,6 +64,7 @@ class InFlightState(msgspec.Struct, array_like=True):
     locked_until: int = NO_LOCK
     former: FormerState | None = None
     cause: int = DeadLetterCause.UNKNOWN
+    is_sent: bool = False
 
     @property
     def is_free(self) -> bool:
@@ -111,7 +113,7 @@ class InFlightState(msgspec.Struct, array_like=True):
     def archive(self) -> None:
         """Exclude from delivery: the record is deleted, aborted, or written as a dead letter."""
         self.state, self.member_id = RecordState.ARCHIVED, NO_MEMBER
-        self.locked_until, self.former = NO_LOCK, None
+        self.locked_until, self.former, self.is_sent = NO_LOCK, None, False
 
 
 class InFlightBatch(msgspec.Struct, array_like=True):

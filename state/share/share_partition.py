@@ -379,11 +379,16 @@ class SharePartition(msgspec.Struct):
     # Dead letters
 
     def dead_letters(self, batches: Sequence[StateBatch]) -> list[DeadLetters]:
-        """Return the ARCHIVING records of a write to the share coordinator."""
+        """Return the ARCHIVING records of these batches whose dead letters are not sent."""
         return [
             DeadLetters(first, last, record.delivery_count, record.cause)
             for first, last, record in self._archiving(batches)
+            if not record.is_sent
         ]
+
+    def note_sent(self, letters: DeadLetters) -> None:
+        for _, _, record in self._archiving([_written_batch(letters)]):
+            record.is_sent = True
 
     def states(self) -> StateBatches:
         """Return the state of all records in flight."""
@@ -397,7 +402,8 @@ class SharePartition(msgspec.Struct):
         for each in batches:
             if each.delivery_state == RecordState.ARCHIVING:
                 low, high = each.first_offset, each.last_offset
-                for batch in self.batches[max(self._batches_up_to(low) - 1, 0) :]:
+                first_index, end_index = self._batches_up_to(low) - 1, self._batches_up_to(high)
+                for batch in self.batches[max(first_index, 0) : end_index]:
                     for first, last, record in batch.states_in(low, high):
                         is_within = low <= first and last <= high and record.former is None
                         if is_within and record.state == RecordState.ARCHIVING:
@@ -405,14 +411,8 @@ class SharePartition(msgspec.Struct):
 
     def archive_written(self, letters: DeadLetters) -> StateBatches:
         """Archive records whose dead letters are written, or cannot be written."""
-        written = StateBatch(
-            first_offset=letters.first,
-            last_offset=letters.last,
-            delivery_state=int(RecordState.ARCHIVING),
-            delivery_count=letters.delivery_count,
-        )
         changed: StateBatches = []
-        for first, last, record in self._archiving([written]):
+        for first, last, record in self._archiving([_written_batch(letters)]):
             record.archive()
             self._count(first, last, record, 1)
             changed.append(_state_batch(first, last, record))
@@ -539,6 +539,15 @@ _BATCH_FREE = _invalid("The batch cannot be acknowledged. The batch is not in th
 _BATCH_OTHERS = _invalid("Member is not the owner of batch record")
 _FREE = _invalid("The offset cannot be acknowledged. The offset is not acquired.")
 _OTHERS = _invalid("Member is not the owner of offset")
+
+
+def _written_batch(letters: DeadLetters) -> StateBatch:
+    return StateBatch(
+        first_offset=letters.first,
+        last_offset=letters.last,
+        delivery_state=int(RecordState.ARCHIVING),
+        delivery_count=letters.delivery_count,
+    )
 
 
 def _batch_error(record: InFlightState, member_id: str) -> ShareStateError | None:

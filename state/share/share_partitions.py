@@ -262,14 +262,10 @@ def _write_letters(
 ) -> list[Message]:
     """Write dead letters for ARCHIVING records; archive those that cannot be written."""
     share = find(broker, share_key)
-    messages: list[Message] = []
     due = share.dead_letters(batches) if share is not None else []
     if due and group_configs.creates_dead_letter_topic(broker, share_key[0]):
         return [dead_letters.creation(broker, share_key[0])]
-    for letters in due:
-        message = dead_letters.write_request(broker, share_key, letters)
-        messages += [message] if message is not None else _archive(broker, share_key, letters)
-    return messages
+    return _send_letters(broker, share_key, due)
 
 
 def on_topics_created(broker: Broker, created: dict[str, Error]) -> list[Message]:
@@ -282,17 +278,31 @@ def on_topics_created(broker: Broker, created: dict[str, Error]) -> list[Message
         created: the result of each creation, by name.
     """
     messages: list[Message] = []
+    repeated: dict[str, Message] = {}
     for key in broker.tables.shares.keys(f"{broker.id}/{KIND}/"):
         share_key = _parsed_key(key.split("/", 2)[2])
         name = group_configs.dead_letters_to(broker, share_key[0])
         share = find(broker, share_key) if name in created else None
         due = share.dead_letters(share.states()) if share is not None else []
         if due and created[name] is Error.NONE and broker.topic_by_name(name) is None:
-            messages.append(dead_letters.creation(broker, share_key[0]))
-            continue
-        for letters in due:
-            message = dead_letters.write_request(broker, share_key, letters)
-            messages += [message] if message is not None else _archive(broker, share_key, letters)
+            repeated[name] = dead_letters.creation(broker, share_key[0])
+        else:
+            messages += _send_letters(broker, share_key, due)
+    return [*messages, *repeated.values()]
+
+
+def _send_letters(broker: Broker, share_key: ShareKey, due: list[DeadLetters]) -> list[Message]:
+    share = find(broker, share_key)
+    if share is None:
+        return []
+    messages: list[Message] = []
+    for letters in due:
+        message = dead_letters.write_request(broker, share_key, letters)
+        if message is None:
+            messages += _archive(broker, share_key, letters)
+        else:
+            share.note_sent(letters)
+            messages.append(message)
     return messages
 
 

@@ -32,6 +32,10 @@ def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
             "num.partitons=3",
             "Kafka 4.3 has no broker setting num.partitons.\nDid you mean num.partitions or",
         ),
+        (
+            "group.streams.assignors=sticky",
+            "Kafka 4.3 has no broker setting group.streams.assignors.\nKafka 4.4 has it, with",
+        ),
         ("num.partitions=three", "Invalid value three for configuration num.partitions: Not a"),
         (
             "brokertwin.transaction.version=1",

@@ -414,6 +414,21 @@ def test_random_walks_find_a_flaw_that_is_too_deep_for_a_search(
     assert explorer.violation(world) == walked.violation
 
 
+def test_interrupted_random_walks_report_those_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([True] * 50)
+    take = Explorer.take
+
+    def interrupted(explorer: Explorer, world: Any, step: Any) -> Any:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return take(explorer, world, step)
+
+    monkeypatch.setattr(Explorer, "take", interrupted)
+    result = walk(built_in()["torn-transaction-v2"], 0, 1_000)
+    assert (result.ended_by, result.violation) == ("interrupt", "")
+    assert 0 < result.walks < 50
+
+
 class Twice(Client):
     """A client that sends one batch with acks 0 twice."""
 

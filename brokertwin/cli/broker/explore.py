@@ -124,6 +124,12 @@ def command(
         raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
     if rules and workers > 1:
         raise UserError("Cannot combine --rules with --workers.", "Calls are noted in one process.")
+    of_search = depth, states, seconds is not None, no_reduction, checkpoint, rules, workers > 1
+    if walks and any(of_search):
+        raise UserError(
+            "Cannot combine --walk with options of a search.",
+            "Those are --depth, --states, --time, --workers, --no-reduction, --progress, --rules.",
+        )
     files = svg, html, pytest, scenario, recording, scene
     for file in files:
         check_new(file, force)

@@ -8,19 +8,19 @@ RATE_WINDOW_S = 10.0
 
 
 class Rate:
-    """Their rate over the last `RATE_WINDOW_S`, by the machine's monotonic clock."""
+    """Rows or responses per second over `RATE_WINDOW_S`, by the machine's monotonic clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._recent: deque[tuple[float, int, float]] = deque()
 
     def add(self, count: int, seconds: float) -> None:
-        """Add a number of them that took some time until now."""
+        """Add rows or responses that took some time until now."""
         self._recent.append((self._clock(), count, seconds))
         self._drop_old()
 
     def value(self) -> float:
-        """Return the current rate; 0 if there were none in the window."""
+        """Return the current rate; 0 if nothing was added in the window."""
         self._drop_old()
         if not self._recent:
             return 0.0

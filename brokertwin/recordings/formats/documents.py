@@ -212,7 +212,10 @@ def listener_of(document: Document) -> str:
     if document.read is not None:
         return document.read.listener
     listener = document.rest.get("listener")
-    return str(msgspec.json.decode(listener)) if listener is not None else ""
+    try:
+        return msgspec.json.decode(listener, type=str) if listener is not None else ""
+    except msgspec.MsgspecError:
+        return ""  # the line is damaged; whoever reads its details notes that
 
 
 def is_controllers(header: RequestHeader, request: bytes) -> bool:

@@ -423,6 +423,8 @@ class Membership(msgspec.Struct):
             found.last = line
             if generation > found.epoch:
                 found.epoch, found.epoch_by = generation, line
+        elif generation >= 0 and member in self.handed_out:
+            self.handed_out.remove(member)  # its JoinGroup is not recorded
 
     # Joins
 
@@ -638,7 +640,8 @@ class Membership(msgspec.Struct):
         was_there = self.members.pop(departure.member, None) is not None
         self.gone[departure.member] = departure
         member = departure.member
-        if member not in self.handed_out:  # with its id alone, it was no member
+        # with its id alone, it was no member
+        if was_there or member in self.dropped or member not in self.handed_out:
             self.departures.append(departure)
             yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):

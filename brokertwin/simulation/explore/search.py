@@ -21,6 +21,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -524,30 +525,36 @@ def walk(model: Model, seed: int, walks: int) -> Result:
     chance, explorer = Random(seed), Explorer(model)
     result, begun = Result(), time.process_time()
     first = explorer.first()
-    while result.walks < walks and not result.violation:
-        weights: dict[str, float] = {}
-        world, path = first, list[Step]()
-        while len(path) < STEPS_MAX and (possible := explorer.steps(world)):
-            each = [weights.setdefault(step[0], chance.choice(WEIGHTS)) for step in possible]
-            (step,) = chance.choices(possible, each)
-            world = explorer.take(world, step)
-            path.append(step)
-            if violation := explorer.violation(world):
-                result.violation, result.path = violation, path
-                break
-        result.walks += 1
-        result.deliveries += len(path)
-        result.depth = max(result.depth, len(path))
-        result.done += explorer.is_done(world)
+    try:
+        while result.walks < walks and not result.violation:
+            _walk(explorer, first, chance, result)
+        result.ended_by = "" if result.violation else "walks"
+    except KeyboardInterrupt:
+        result.ended_by = "interrupt"
     result.answered.update(explorer.answered)
     result.taken.update(explorer.taken)
     result.applied.update(explorer.machine.applied)
-    if result.violation:
+    with suppress(KeyboardInterrupt):
         _shorten(explorer, first, result)
-    else:
-        result.ended_by = "walks"
     result.cpu_seconds = time.process_time() - begun
     return result
+
+
+def _walk(explorer: Explorer, world: World, chance: Random, result: Result) -> None:
+    weights: dict[str, float] = {}
+    path: list[Step] = []
+    while len(path) < STEPS_MAX and (possible := explorer.steps(world)):
+        each = [weights.setdefault(step[0], chance.choice(WEIGHTS)) for step in possible]
+        (step,) = chance.choices(possible, each)
+        world = explorer.take(world, step)
+        path.append(step)
+        if violation := explorer.violation(world):
+            result.violation, result.path = violation, path
+            break
+    result.walks += 1
+    result.deliveries += len(path)
+    result.depth = max(result.depth, len(path))
+    result.done += explorer.is_done(world)
 
 
 def _shorten(explorer: Explorer, first: World, result: Result) -> None:

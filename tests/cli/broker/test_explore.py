@@ -82,6 +82,14 @@ def test_random_walks_take_the_steps_of_the_model() -> None:
     assert "no violation so far; ended by the bound: walks" in output
 
 
+@pytest.mark.parametrize(
+    "words", [("--workers", "2"), ("--progress", "f"), ("--rules",), ("--time", "0")]
+)
+def test_random_walks_refuse_options_of_a_search(words: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match="Cannot combine --walk with"):
+        CliRunner().invoke(app, ["explore", TORN, "--walk", "1", *words], catch_exceptions=False)
+
+
 def test_rules_that_were_never_reached_are_reported() -> None:
     output = run("hanging-transaction-v2", "--rules")
 

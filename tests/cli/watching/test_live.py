@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.cimpl import NewPartitions
 from typer.testing import CliRunner
 
 from brokertwin.cli.main import app

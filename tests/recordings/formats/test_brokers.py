@@ -181,3 +181,13 @@ def test_an_unidentified_broker_is_an_error(tmp_path: Path) -> None:
 def test_the_broker_id_may_be_given(tmp_path: Path) -> None:
     documents, _ = read(unknown_log(tmp_path), reading=FileReading(broker=4))
     assert [document.broker for document in documents] == [4]
+
+
+@pytest.mark.parametrize("listener", ["1e400", "{}", "null", '"PLAINTEXT"'])
+def test_a_listener_that_is_no_text_damages_its_line_alone(listener: str, tmp_path: Path) -> None:
+    first, *rest = logs()["broker-1"]
+    assert '"listener":"PLAINTEXT"' in first
+    changed = first.replace('"listener":"PLAINTEXT"', f'"listener":{listener}')
+    file = written(tmp_path, "\n".join([changed, *rest]))
+    found = read_history([file], FileReading(broker=1))
+    assert len(found.broken) == (listener != '"PLAINTEXT"')

@@ -159,6 +159,24 @@ def test_a_leave_of_an_id_that_never_joined_is_no_departure_of_a_member() -> Non
         assert len(gone) == has_joined
 
 
+@pytest.mark.parametrize("shown_by", ["leader", "heartbeat"])
+def test_a_member_whose_join_is_not_recorded_leaves(shown_by: str) -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a"], is_new=True)
+    response = {"errorCode": Error.MEMBER_ID_REQUIRED, "generationId": -1, "memberId": "b"}
+    recording.add("b", "JOIN_GROUP", {"groupId": GROUP, "memberId": ""}, response)
+    if shown_by == "leader":
+        recording.join("a", 2, ["a", "b"])
+    else:
+        request = {"groupId": GROUP, "memberId": "b", "generationId": 2}
+        recording.add("b", "HEARTBEAT", request, {"errorCode": 0})
+    recording.leave("b")
+    recording.join("a", 3, ["a"])
+    found = emitted(recording.exchanges)
+    assert [each.member for each in found if isinstance(each, MemberGone)] == ["b"]
+    assert [each for each in found if isinstance(each, MemberNotInNext)] == []
+
+
 def test_order_of_a_commit_and_a_pending_offset_may_be_unknown() -> None:
     """A commit with an answer after the TxnOffsetCommit arrived may have come after it."""
     for answered, shown in ((1_999, [5, 9]), (2_001, [5])):

@@ -2,13 +2,15 @@
 
 import base64
 import re
+from typing import Any
 
 import pytest
 
 from brokertwin.state.core import pending
 from brokertwin.state.share.in_flight import RecordState
+from tests.support.machine import header
 from tests.support.share_groups import GROUP
-from tests.support.share_members import Shared, batch
+from tests.support.share_members import Shared, batch, got
 
 DEAD = "dlq.dead"
 LOCK_MS = 30_000
@@ -77,8 +79,9 @@ def test_a_closed_session_returns_records_at_their_last_delivery() -> None:
         ("dlq.none", DEAD, TAKES),
         ("other", "other", TAKES),
         (DEAD, DEAD, {"errors.deadletterqueue.group.enable": "false"}),
+        (DEAD, DEAD, {**TAKES, "cleanup.policy": "compact"}),
     ],
-    ids=["no topic named", "no such topic", "another prefix", "not enabled"],
+    ids=["no topic named", "no such topic", "another prefix", "not enabled", "compacted"],
 )
 def test_records_are_archived_if_no_dead_letter_can_be_written(
     named: str, topic: str, configs: dict[str, str]
@@ -99,6 +102,35 @@ def test_a_missing_topic_is_created_if_brokers_do_so() -> None:
     assert bench.written() == [["0", REJECTED, "1", REJECTED, "2", REJECTED]]
     described = bench.request("METADATA", 12, {"topics": [{"name": "dlq.new"}]})["topics"][0]
     assert len(described["partitions"]) == 1
+
+
+def test_each_dead_letter_is_written_once_if_several_partitions_create_the_topic() -> None:
+    bench = Letters("dlq.new", creates=True)
+    body = {
+        "groupId": GROUP,
+        "memberId": "a",
+        "maxWaitMs": 0,
+        "minBytes": 1,
+        "maxRecords": 500,
+        "batchSize": 500,
+        "forgottenTopicsData": [],
+    }
+
+    def fetch(epoch: int, *acknowledged: dict[str, Any]) -> Any:
+        for_each = {"acknowledgementBatches": list(acknowledged)}
+        places = [{"partitionIndex": number, **for_each} for number in (0, 1)]
+        topics = [{"topicId": bench.ids["foo"], "partitions": places}]
+        fields = {**body, "shareSessionEpoch": epoch, "topics": topics}
+        return got(bench.request("SHARE_FETCH", 2, fields, connection="a"))
+
+    assert fetch(0) == [(0, 2, 1)]
+    produced = [{"index": 1, "batches": [header(1)]}]
+    topics = [{"name": "foo", "partitionData": produced}]
+    bench.request("PRODUCE", 9, {"acks": -1, "topicData": topics})
+    assert fetch(1) == [(0, 0, 1)]
+    assert fetch(2, batch(0, 0, 3)) == []
+    bench.name = "dlq.new"
+    assert bench.written() == [["0", REJECTED], ["0", REJECTED]]
 
 
 @pytest.mark.parametrize("named", ["dlq.no topic", "other.new"])
