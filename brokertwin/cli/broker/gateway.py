@@ -238,6 +238,8 @@ def command(
             "--journal": journal is not None,
             "--control": control is not None,
             "--http-listen": http_listen is not None,
+            "--cluster": cluster is not None,
+            "--store-passwords": store_passwords is not None,
             "--trace": trace,
         }
         for option, is_given in unfit.items():
