@@ -86,11 +86,11 @@ class ApplicationEffects:
 
     def _of_workers(self, logs: FinalLogs, orders: list[str]) -> list[str]:
         lines = self._files.read(START_MS + self._plan.active_ms, 0, self._plan.active_ms)
-        results = [line.text.decode() for line in lines]
+        expected = [line.text.decode() for line in lines]
         found = Counter(value for _, _, value in self._values(logs, LINES))
         copied = Counter(self._files.written[COPY])
         return [
-            *self._hold("the source's lines are in the topic", results, found),
+            *self._hold("the source's lines are in the topic", expected, found),
             *at_least_once("orders are in the sink's file", orders, copied),
         ]
 

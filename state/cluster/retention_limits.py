@@ -59,16 +59,17 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
 
 def rolling_rules_in(at: MachineTables, topic_id: Uuid) -> RollingRules:
     """Rolling rules of a topic on a broker, cached until a setting changes."""
-    configs = at.tables.given
+    broker_settings = at.tables.given
     derived = at.tables.metadata.derived
     kept: dict[tuple[int, Uuid], _ParsedRules] | None = derived.get(_DERIVED)
     if kept is None:
         kept = derived[_DERIVED] = {}
     rules = kept.get((at.id, topic_id))
-    if rules is None or rules.given is not configs:
+    if rules is None or rules.given is not broker_settings:
         topic = image.topic_by_id(at, topic_id)
-        settings = broker_configs.settings_of(at, at.id, configs)
-        rules = _ParsedRules(configs, rolling_rules_of(topic.configs if topic else {}, settings))
+        settings = broker_configs.settings_of(at, at.id, broker_settings)
+        rolling = rolling_rules_of(topic.configs if topic else {}, settings)
+        rules = _ParsedRules(broker_settings, rolling)
         kept[at.id, topic_id] = rules
     return rules.rolling
 
@@ -80,8 +81,8 @@ def forget_rolling_rules(table: Table) -> None:
 
 def rolling_rules_of(configs: Mapping[str, str], settings: BrokerSettings) -> RollingRules:
     """Rolling rules; a compacted log also rolls when its first record must be cleaned."""
-    text = value_of("internal.segment.bytes", configs, settings)
-    segment_bytes = text if isinstance(text, int) else _number("segment.bytes", configs, settings)
+    own = value_of("internal.segment.bytes", configs, settings)
+    segment_bytes = own if isinstance(own, int) else _number("segment.bytes", configs, settings)
     segment_ms = _number("segment.ms", configs, settings)
     if _has_policy(configs, settings, "compact"):
         segment_ms = min(segment_ms, _number("max.compaction.lag.ms", configs, settings))
