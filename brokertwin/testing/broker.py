@@ -7,6 +7,7 @@ methods may be called from any other thread.
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from brokertwin.errors import UserError
@@ -49,7 +50,7 @@ class KafkaBroker(FaultVerbs):
         topics: initial topics: names, or names with numbers of partitions.
         config: broker settings by Kafka's names, including files for TLS (`ssl.keystore.location`).
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
-        users: passwords by user, for SASL.
+        users: passwords by user, or a file of `brokertwin credentials`, for SASL.
         version: release of Kafka (2.8, 3.4, 3.9, 4.0, 4.3 or 4.4) whose API versions are announced
             and accepted, 4.4 with its rules; None: all of 4.3.
         replication_factor: replicas of the initial topics, and of topics created with the default;
@@ -69,7 +70,7 @@ class KafkaBroker(FaultVerbs):
         topics: Mapping[str, int] | Iterable[str] = (),
         config: Mapping[str, object] | None = None,
         security_protocol: str = "PLAINTEXT",
-        users: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | Path | None = None,
         version: str | None = None,
         replication_factor: int | None = None,
         listen: tuple[str, int] = (HOST, 0),

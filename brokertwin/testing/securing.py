@@ -16,9 +16,11 @@ MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 
 def security_of(
-    protocol: str, settings: Mapping[str, str], users: Mapping[str, str]
+    protocol: str, settings: Mapping[str, str], users: Mapping[str, str] | Path
 ) -> tuple[GatewaySecurity, "tempfile.TemporaryDirectory[str] | None"]:
     """Create the security of the ports, and a temporary directory with the users.
+
+    Without a directory if `users` is a credentials file.
 
     Raises:
         UserError: unknown protocol, users without SASL, or a missing file for TLS.
@@ -33,6 +35,9 @@ def security_of(
         if users:
             raise UserError("users requires SASL.", "Pass security_protocol='SASL_PLAINTEXT'.")
         return GatewaySecurity.of(spoken, settings), None
+    settings = {"sasl.enabled.mechanisms": MECHANISMS, **settings}
+    if isinstance(users, Path):
+        return GatewaySecurity.of(spoken, settings, users), None
     folder = tempfile.TemporaryDirectory(prefix="kafka_broker-")
     try:
         path = Path(folder.name, "credentials")
@@ -42,7 +47,6 @@ def security_of(
             for mechanism in SCRAM.values()
         ]
         credentials.write(path, entries)
-        settings = {"sasl.enabled.mechanisms": MECHANISMS, **settings}
         return GatewaySecurity.of(spoken, settings, path), folder
     except BaseException:
         folder.cleanup()

@@ -31,10 +31,10 @@ from brokertwin.protocol.generated.produce import (
     TopicProduceData,
 )
 from brokertwin.protocol.primitives import write_varint
-from brokertwin.protocol.record_batches import HEADER_BYTES
 from brokertwin.state.cluster import features, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.logs.deleted_times import HEADER_BYTES
 from brokertwin.state.share.in_flight import DeadLetterCause
 from brokertwin.state.share.share_partition import DeadLetters
 from brokertwin.state.share.state_store import ShareKey

@@ -205,7 +205,7 @@ def read(
             store.write(rows)
             parts.append(_parts_of(cluster, exchanges, known, count, for_replicas))
         halves = (((cluster, CONNECTION, half.session), half) for cluster, half in found.halves)
-        yield from _packed(chain(*parts, halves))
+        yield from _packed(chain(*parts, halves), count)
 
 
 def route(
@@ -225,7 +225,7 @@ def route(
         else:
             yield row
     with _uncollected():
-        yield from _packed(
+        parts = (
             part
             for cluster, _, _, value in waiting
             for part in _parts_of(
@@ -236,6 +236,7 @@ def route(
                 is_last=True,
             )
         )
+        yield from _packed(parts, count)
 
 
 def _parts_of(
@@ -262,17 +263,42 @@ def _parts_of(
         count({"without_entity": unused})
 
 
-def _packed(items: Iterable[tuple[PackedKey, Any]]) -> Iterator[RoutedRow]:
-    """Encode items of the same key together, because a row of Spark costs more than an item."""
+def _packed(items: Iterable[tuple[PackedKey, Any]], count: Count) -> Iterator[RoutedRow]:
+    """Encode items of the same key together, because a row of Spark costs more than an item.
+
+    Leaves out exchanges with a number that no field of Kafka has, and counts them as damaged.
+    """
     by_key: dict[PackedKey, list[Any]] = defaultdict(list)
     waiting = 0
+    damaged: set[int] = set()
     for key, item in items:
         by_key[key].append(item)
         waiting += 1
         if waiting == PACKED_MAX:
-            yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
+            yield from _rows_of(by_key, damaged)
             by_key, waiting = defaultdict(list), 0
-    yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
+    yield from _rows_of(by_key, damaged)
+    if damaged:
+        count({"damaged": len(damaged)})
+
+
+def _rows_of(by_key: Mapping[PackedKey, list[Any]], damaged: set[int]) -> Iterator[RoutedRow]:
+    for key, own in by_key.items():
+        try:
+            encoded = _encoder.encode(own)
+        except OverflowError:
+            found = {each.number for each in own if not _is_encodable(each)}
+            damaged |= found
+            encoded = _encoder.encode([each for each in own if each.number not in found])
+        yield (*key, encoded)
+
+
+def _is_encodable(item: Any) -> bool:
+    try:
+        _encoder.encode(item)
+    except OverflowError:
+        return False
+    return True
 
 
 class Handled(NamedTuple):

@@ -63,10 +63,11 @@ def broker_config(directory: Path) -> Path:
     return file
 
 
-def test_users_get_in_and_acls_count(tmp_path: Path, users: Path) -> None:
+@pytest.mark.parametrize("further", [(), ("--control-listen", "0")], ids=["alone", "for tests"])
+def test_users_get_in_and_acls_count(tmp_path: Path, users: Path, further: tuple[str, ...]) -> None:
     config = str(broker_config(tmp_path))
     words = ("--security-protocol", "SASL_SSL", "--credentials", str(users))
-    with gateway(*words, "--broker-config", config) as (_, addresses):
+    with gateway(*words, *further, "--broker-config", config) as (_, addresses):
         refusals = {}
         for user, password in PASSWORDS.items():
             admin = AdminClient(

@@ -15,7 +15,6 @@ from brokertwin.cli.output import out, progress_bars, say, show_table
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.testing.exam.rights import Rights
-from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.security import ClientSecurity
@@ -231,7 +230,7 @@ def _show(report: "Report", baseline_keys: "set[Key]") -> None:
     show_table([*heads, "not asked"], rows)
     whole = total(report.scores)
     out.print(
-        f"{whole.agrees:,} of {counted(whole.played, 'played scenario')} agree with Kafka"
+        f"{whole.agrees:,} of {whole.played:,} played scenarios agree with Kafka"
         f" {report.kafka}, in {report.elapsed_s} s."
     )
     for severity, count in report.headline.items():

@@ -237,8 +237,9 @@ def command(
             "--engine spark": engine is EngineName.SPARK,
             "--journal": journal is not None,
             "--control": control is not None,
-            "--credentials": credentials is not None,
             "--http-listen": http_listen is not None,
+            "--cluster": cluster is not None,
+            "--store-passwords": store_passwords is not None,
             "--trace": trace,
         }
         for option, is_given in unfit.items():
@@ -248,8 +249,9 @@ def command(
 
         broker = KafkaBroker(
             brokers=brokers or 1,
-            config=settings.given,
+            config={**defaults, **broker_settings(broker_config, broker_set)},
             security_protocol=security_protocol.value,
+            users=credentials,
             version=version,
             listen=listen_at,
             advertise=advertised,

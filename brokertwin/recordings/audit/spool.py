@@ -112,6 +112,7 @@ class Spool:
         grows: bool = False,
     ) -> None:
         self.broken: list[Broken] = []
+        self._late_broken: set[Broken] = set()  # each pass meets them again
         self.apis: Collection[str] = ()
         self._settings = _encoder.encode(facts or KnownFacts())
         self._cluster = facts or KnownFacts()
@@ -283,7 +284,8 @@ class Spool:
                 exchange = _exchange(spooled, is_internal=bool(own))
             except (msgspec.MsgspecError, RecursionError) as error:  # of a field without schema
                 broken = Broken(head.line.place, str(error))
-                if broken not in self.broken:
+                if broken not in self._late_broken:
+                    self._late_broken.add(broken)
                     self.broken.append(broken)
             else:
                 yield self._completed(exchange)

@@ -153,6 +153,14 @@ def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: P
             ("--control-listen", "0", "--journal", "file"),
             "Cannot combine --journal with --control",
         ),
+        (
+            ("--control-listen", "0", "--cluster", "shop"),
+            "Cannot combine --cluster with --control",
+        ),
+        (
+            ("--control-listen", "0", "--store-passwords", "file"),
+            "Cannot combine --store-passwords with --control",
+        ),
         (("--control-listen", "port"), "Invalid value of --control-listen: 'port'"),
     ],
 )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.cimpl import NewPartitions
 from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
@@ -80,10 +81,13 @@ class LiveBench:
             writer.poll(0)
         assert writer.flush(WAIT_S) == 0
 
-    def write_capture(self, cluster: str) -> None:
+    def write_capture_to_a_new_partition(self, cluster: str) -> None:
+        admin = topics.admin_client(self.client)
+        admin.create_partitions([NewPartitions(SOURCE, 3)])[SOURCE].result()
+        wait_until(lambda: topics.existing(admin, self.client)[SOURCE] == 3)
         writer = Producer(topics.writer_configuration(self.client))
         for line in audits.lines(*audits.RECORDINGS[CAPTURE]):
-            writer.produce(SOURCE, line, partition=0, headers=[("cluster", cluster.encode())])
+            writer.produce(SOURCE, line, partition=2, headers=[("cluster", cluster.encode())])
             writer.poll(0)
         assert writer.flush(WAIT_S) == 0
 
@@ -144,7 +148,7 @@ def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
     wait_until(bench.findings)
     for path in paths:
         bench.write(path, (0.6, 1.0))
-    bench.write_capture("bank")
+    bench.write_capture_to_a_new_partition("bank")
     planned = checkpoint_log.planned(bench.checkpoint)
     wait_until(lambda: checkpoint_log.planned(bench.checkpoint) > planned)
     kill_tree(killed)

@@ -163,6 +163,20 @@ def test_a_member_of_kip_848_without_heartbeats_is_counted_as_silent(is_bucket: 
     assert [(e["members"], e["silent"]) for e in topics.table("groups")] == [(2, 2)]
 
 
+@both_modes
+def test_a_number_that_no_field_has_damages_its_line_alone(is_bucket: bool) -> None:
+    topics, lines = LiveTopics(is_bucket), []
+    for number in (2**64, 7):
+        body = {"groupId": "billing", "memberId": "a", "generationId": 1, "new": "NUMBER"}
+        line = group_request(12, number % 100, body, {"errorCode": 0})
+        value = line.value.replace(b'"NUMBER"', str(number).encode())
+        lines.append(line._replace(value=value))
+    topics.batch(lines)
+    topics.end()
+    assert topics.counts["damaged"] == 1
+    assert [each["group_id"] for each in topics.table("groups")] == ["billing"]
+
+
 def test_a_request_of_kroxylicious_waits_for_its_response_in_the_backlog() -> None:
     topics = LiveTopics()
     for line in lines_of(KROXYLICIOUS / "json.log.gz", 1):
