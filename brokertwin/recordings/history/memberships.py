@@ -220,6 +220,7 @@ class ObservedGeneration(msgspec.Struct):
         since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
         before: its members; None if not recorded.
         under_way: when refusals showed that this one was to come, in ms since 1970; -1 if none did.
+        has_moved: whether the coordinator was not there for a time since the one before it.
     """
 
     first: RecordedRequest | None = None
@@ -232,6 +233,7 @@ class ObservedGeneration(msgspec.Struct):
     since: int = -1
     before: dict[str, str | None] | None = None
     under_way: int = -1
+    has_moved: bool = False
 
 
 class GroupState(NamedTuple):
@@ -798,6 +800,7 @@ class Membership(msgspec.Struct):
             before = self.generations[earlier]
             generation.former, generation.before = earlier, before.members
             generation.since = before.first.end if before.first is not None else -1
+        generation.has_moved |= generation.since < self.unavailable <= line.end
         return generation
 
     def _reached(
@@ -881,13 +884,14 @@ class Membership(msgspec.Struct):
         now = generation.members
         if before is None or now is None:
             return found
+        # a coordinator that stops may leave the request of a departure without a response
         left = {each.member for each in self.departures if each.line.time <= begin}
         known = {*(each.member for each in found), *left, *filter(None, now.values())}
         gone = [m for m, i in before.items() if m not in now and not {m, i} & known]
         found += [
             MemberDropped(member=member, client=self._client(member))
             for member in gone
-            if member in self.clients and member not in self.replaced
+            if member in self.clients and member not in self.replaced and not generation.has_moved
         ]
         is_same = before.keys() == now.keys() and not any(now.values())
         if not found and not gone and is_same:  # a static member may have been restarted
@@ -907,7 +911,7 @@ class Membership(msgspec.Struct):
         """
         generation = self.generations[number]
         before, now = generation.before, generation.members
-        if generation.former != number - 2 or not before or now is None:
+        if generation.former != number - 2 or not before or now is None or generation.has_moved:
             return []
         if before.keys() & now.keys() or not self._have_expired(before, line):
             return []

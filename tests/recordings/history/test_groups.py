@@ -146,6 +146,18 @@ def test_session_does_not_expire_over_a_change_of_the_coordinator() -> None:
         assert [type(each).__name__ for each in refused.causes] == causes
 
 
+def test_member_may_have_left_at_a_coordinator_that_was_stopped() -> None:
+    for code, kinds in ((0, ["member-dropped"]), (Error.NOT_COORDINATOR, [])):
+        recording = SyntheticRecording()
+        recording.join("b", 1, is_new=True, at=0)
+        recording.join("a", 1, ["a", "b"], at=0)
+        beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+        recording.add("a", "HEARTBEAT", beat, {"errorCode": code}, at=5_000)
+        recording.join("a", 2, ["a"], at=10_000)
+        found = [each for each in emitted(recording.exchanges) if each.kind == "member-dropped"]
+        assert [each.kind for each in found] == kinds
+
+
 def test_a_leave_of_an_id_that_never_joined_is_no_departure_of_a_member() -> None:
     """The coordinator accepts it (GroupMetadataManager.removePendingMember)."""
     for has_joined in (False, True):
