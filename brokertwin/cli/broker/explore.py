@@ -130,6 +130,8 @@ def command(
             "Cannot combine --walk with options of a search.",
             "Those are --depth, --states, --time, --workers, --no-reduction, --progress, --rules.",
         )
+    if seed and not walks:
+        raise UserError("--seed requires --walk.", "A search has no chance in it.")
     files = svg, html, pytest, scenario, recording, scene
     for file in files:
         check_new(file, force)

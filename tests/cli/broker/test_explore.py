@@ -90,6 +90,11 @@ def test_random_walks_refuse_options_of_a_search(words: tuple[str, ...]) -> None
         CliRunner().invoke(app, ["explore", TORN, "--walk", "1", *words], catch_exceptions=False)
 
 
+def test_seed_without_walks_is_refused() -> None:
+    with pytest.raises(UserError, match="--seed requires --walk"):
+        CliRunner().invoke(app, ["explore", TORN, "--seed", "1"], catch_exceptions=False)
+
+
 def test_rules_that_were_never_reached_are_reported() -> None:
     output = run("hanging-transaction-v2", "--rules")
 
