@@ -260,9 +260,9 @@ class Truth:
         elif name.endswith("_GROUP_HEARTBEAT"):
             body = msgspec.json.decode(event.request)
             group = self._groups.get(body.get("groupId", ""), NO_GROUP)
-            member = group.members.get(body["memberId"])
-            is_away = member is not None and member.epoch == AWAY_EPOCH == body.get("memberEpoch")
-            if body.get("memberEpoch") in LEAVES and not is_away:
+            member, epoch = group.members.get(body["memberId"]), body.get("memberEpoch")
+            # a member that is away may repeat that; it has not left when it expires
+            if epoch in LEAVES and not (member and member.epoch == epoch == AWAY_EPOCH):
                 self._leaving[body["memberId"]] = event.id
 
     def _event_of(self, event: _EventHead, kinds: tuple[type, ...], group: str) -> str:
@@ -303,7 +303,6 @@ class Truth:
         gone = {m: v for m, v in former.members.items() if m not in now.members}
         for member, each in gone.items():
             leaver = self._leaving.pop(member, "") or self._leaving.pop(each.instance or " ", "")
-            leaver = leaver if each.epoch != AWAY_EPOCH else ""  # it was away, and expired
             is_there = now.broker == former.broker and now.generation >= former.generation
             change = "expired" if is_there else "forgotten"
             if leaver:

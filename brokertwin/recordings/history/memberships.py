@@ -444,17 +444,18 @@ class Membership(msgspec.Struct):
             self._begin_anew()
         is_new = not body.get("memberId") or member in self.handed_out
         join = _join_of(exchange)
-        has_list = bool(response.get("members")) and not response.get("skipAssignment")
+        listed = _listed(response)
+        has_list = bool(listed) and not response.get("skipAssignment")
         if instance:
             self._drop_expired(number, line)
             is_free = not self._takes_over(join)
-            listed = self.generations.get(number - 1, ObservedGeneration()).members
-            is_free = is_free or (listed is not None and instance not in listed.values())
+            before = self.generations.get(number - 1, ObservedGeneration()).members
+            is_free = is_free or (before is not None and instance not in before.values())
             is_new = is_new and is_free
         if not self.is_modern:
             known = self.generations.get(number, ObservedGeneration())
             shown = [each.line for each in known.lines] if is_new and not instance else []
-            if has_list and known.led is not None and known.members != _listed(response):
+            if has_list and known.led is not None and known.members != listed:
                 shown.append(known.led)
             if any(each.end + self.late_ms + EXPIRY_MS < line.time for each in shown):
                 self._begin_anew()  # a new member, or another list, begins another generation
@@ -469,7 +470,6 @@ class Membership(msgspec.Struct):
         self._enter(member, ObservedMember(line, line, instance, timeout_ms, number, line))
         if response.get("leader") == member:
             self.leader = member
-            listed = _listed(response)
             is_known = len(listed) <= MEMBERS_MAX
             generation = self._generation(number, line)
             generation.members = listed if is_known else None
@@ -884,10 +884,10 @@ class Membership(msgspec.Struct):
         now = generation.members
         if before is None or now is None:
             return found
-        # a coordinator that stops may leave the request of a departure without a response
         left = {each.member for each in self.departures if each.line.time <= begin}
         known = {*(each.member for each in found), *left, *filter(None, now.values())}
         gone = [m for m, i in before.items() if m not in now and not {m, i} & known]
+        # a coordinator that stops may leave the request of a departure without a response
         found += [
             MemberDropped(member=member, client=self._client(member))
             for member in gone

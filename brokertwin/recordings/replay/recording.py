@@ -57,6 +57,8 @@ OWN_CLIENTS = {
 }
 """Client ids of brokers that write to logs of others, by API key."""
 
+BROKERS_WRITES = "with markers or dead letters of a broker, which the machine writes itself"
+
 NOTICED_MS = 50
 """How long a broker may take to notice a closed connection."""
 
@@ -157,14 +159,10 @@ class Recording(NamedTuple):
 
     def of_clients(self) -> "Recording":
         """Return a copy without writes of brokers to logs of others, which a machine makes."""
-        own = [each for each in self.exchanges if _is_of_broker(each)]
-        if not own:
-            return self
-        left_out = Counter(self.left_out)
-        left_out["with markers or dead letters of a broker, which the machine writes itself"] = len(
-            own
-        )
         rest = [each for each in self.exchanges if not _is_of_broker(each)]
+        left_out = Counter(self.left_out)
+        left_out[BROKERS_WRITES] = len(self.exchanges) - len(rest)
+        left_out += Counter()  # removes zero counts
         return self._replace(exchanges=rest, left_out=left_out)
 
     def with_id_prefix(self, prefix: str) -> "Recording":
