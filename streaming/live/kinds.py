@@ -18,7 +18,6 @@ from brokertwin.recordings.history.entity import EntityKey, EntityKind, Observed
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.findings import Finding
 from brokertwin.recordings.history.group_offsets import (
-    COMMIT_APIS,
     ENDING_APIS,
     OFFSET_APIS,
     ObservedOffsets,
@@ -170,7 +169,7 @@ def _sessions(part: RecordedExchange) -> Iterator[Route]:
         yield SESSION, f"{number} {part.line.broker}", part
 
 
-_OF_OFFSETS = frozenset({*ENDING_APIS, *COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"})
+_OF_OFFSETS = OFFSET_APIS - {"DELETE_GROUPS"}  # which names no partition
 
 
 def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
