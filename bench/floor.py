@@ -48,10 +48,12 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
     rounds: list[dict[str, int]] = []
     progress_of = runner.progress_of
 
-    def seen(reported: Mapping[str, Any], counts: measures.Counts) -> measures.QueryProgress:
+    def seen(
+        reported: Mapping[str, Any], counts: measures.Counts, lag: int
+    ) -> measures.QueryProgress:
         """Record the progress that the job reads: a listener takes a third of the JVM's time."""
         rounds.append({**reported["durationMs"], **spent()})
-        return progress_of(reported, counts)
+        return progress_of(reported, counts, lag)
 
     def spent() -> dict[str, int]:
         """Return processor times so far in ms, and the machine's process count."""

@@ -60,8 +60,8 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.job import SINK, SOURCE
-from brokertwin.streaming.job.session import spark_session
+from brokertwin.streaming.job.job import SINK
+from brokertwin.streaming.job.session import SOURCE, spark_session
 
 WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97
