@@ -187,7 +187,10 @@ class Transfer:
         self._count = count
         self._value = b"x" * RECORD_BYTES
         self._found: list[bytes | None] = []
-        base: dict[str, str | int | float | bool] = {"bootstrap.servers": side.address, "log_level": 0}
+        base: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": side.address,
+            "log_level": 0,
+        }
         admin = AdminClient(base)
         for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
             made.result()
