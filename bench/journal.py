@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where the files are; a temporary one")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    cases = [("never, not compacted", None, NEVER_BYTES)]
+    cases: list[tuple[str, int | None, int]] = [("never, not compacted", None, NEVER_BYTES)]
     cases += [(name, fsync_ms, COMPACTED_FROM) for name, fsync_ms in POLICIES.items()]
     for name, fsync_ms, compacted_from in cases:
         if given.only and name not in given.only:
