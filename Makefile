@@ -127,8 +127,9 @@ format: $(VENV)/.installed ## let ruff mend what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-types: $(VENV)/.installed ## mypy --strict over the packages
+types: $(VENV)/.installed ## mypy --strict over the packages and bench
 	@$(BIN)/mypy -p brokertwin
+	@$(BIN)/mypy bench
 
 site: $(VENV)/.installed ## the documents as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f .ci/mkdocs.yml

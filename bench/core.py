@@ -242,7 +242,7 @@ def plot(measured: list[CoreMeasured], path: Path) -> None:
 
     rows = [{"event": each.kind, "times the floor": round(each.ratio, 1)} for each in measured]
     order = [each.kind for each in measured]
-    base = altair.Chart(altair.Data(values=rows), title="An event in the core").encode(
+    base = altair.Chart(altair.InlineData(values=rows), title="An event in the core").encode(
         y=altair.Y("event:N", sort=order, title=None), x="times the floor:Q"
     )
     labels = base.mark_text(align="left", dx=4).encode(text="times the floor:Q")

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from produced import REQUESTS_PARTITIONS, answers_of_a_cell, documents, send
 from spark_time import spark_time
@@ -46,14 +47,13 @@ SPENT = ("JVM", "workers", "ended", "processes")
 def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] | None:
     """Measure micro-batches after the warm-up; None if responses differ."""
     rounds: list[dict[str, int]] = []
-    progress_of = runner.progress_of
 
     def seen(
         reported: Mapping[str, Any], counts: measures.Counts, lag: int
     ) -> measures.QueryProgress:
         """Record the progress that the job reads: a listener takes a third of the JVM's time."""
         rounds.append({**reported["durationMs"], **spent()})
-        return progress_of(reported, counts, lag)
+        return measures.progress_of(reported, counts, lag)
 
     def spent() -> dict[str, int]:
         """Return processor times so far in ms, and the machine's process count."""
@@ -64,10 +64,10 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
     with runner.prepared(settings, BrokerSettings()) as job:
         send(job, CLUSTER, events)
         spark = session.spark_session(settings)
-        runner.progress_of = seen
+        stop = runner.StopReason(settings.stop_timeout_s)
         try:
-            stop = runner.StopReason(settings.stop_timeout_s)
-            runner.run(job, stop, True, lambda _: None, spark)
+            with mock.patch.object(runner, "progress_of", seen):
+                runner.run(job, stop, True, lambda _: None, spark)
         finally:
             spark.stop()
         rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))

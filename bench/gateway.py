@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from gateway_load import FETCH, METADATA, Load
 
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -187,7 +187,10 @@ class Transfer:
         self._count = count
         self._value = b"x" * RECORD_BYTES
         self._found: list[bytes | None] = []
-        base = {"bootstrap.servers": side.address, "log_level": 0}
+        base: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": side.address,
+            "log_level": 0,
+        }
         admin = AdminClient(base)
         for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
             made.result()
@@ -252,7 +255,9 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
     order = [*REQUESTS, *RECORDS]
     charts = [
-        altair.Chart(altair.Data(values=[row for row in rows if row["kind"] in kinds]), title=title)
+        altair.Chart(
+            altair.InlineData(values=[row for row in rows if row["kind"] in kinds]), title=title
+        )
         .mark_bar()
         .encode(
             y=altair.Y("kind:N", sort=order, title=None),

@@ -216,7 +216,7 @@ class LoadClient:
         def error_of(answer: dict[str, Any]) -> int:
             topic = answer["topics"][0]
             errors = [topic["errorCode"], *(each["errorCode"] for each in topic["partitions"])]
-            return max(errors)
+            return int(max(errors))
 
         frame, answer, response = self._first(METADATA, {"topics": [{"name": TOPIC}]}, error_of)
         self._calls[METADATA] = _Call(frame, answer, _encoded(METADATA, response))

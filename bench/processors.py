@@ -57,7 +57,7 @@ class Peer:
         python, whole = directory / "bin" / "python", directory / "installed"
         if not whole.exists():
             venv.create(directory, with_pip=True, clear=True)
-            install = [python, "-m", "pip", "install", "-q", *PACKAGES[self._name]]
+            install = [str(python), "-m", "pip", "install", "-q", *PACKAGES[self._name]]
             subprocess.run(install, check=True)
             whole.touch()
         return str(python)

@@ -6,7 +6,7 @@ import bytewax.operators as op
 from bytewax.connectors.kafka import KafkaSink, KafkaSinkMessage, KafkaSource
 from bytewax.dataflow import Dataflow
 from confluent_kafka import OFFSET_BEGINNING
-from last_five import Batch, decide, read
+from last_five import Batch, State, decide, read
 
 KeyedBatch = tuple[str, tuple[str, str, Batch]]
 
@@ -20,7 +20,7 @@ def keyed_batch(message: Any) -> KeyedBatch | None:
     return f"{cluster}/{name}", (cluster, event_id, batch)
 
 
-def answer(state: list | None, batch: tuple[str, str, Batch]) -> tuple[list, KafkaSinkMessage]:
+def answer(state: State | None, batch: tuple[str, str, Batch]) -> tuple[State, KafkaSinkMessage]:
     cluster, event_id, header = batch
     kept, answered = decide(state, event_id, header)
     return kept, KafkaSinkMessage(cluster.encode(), answered)

@@ -4,6 +4,8 @@ A producer's state of one partition is `[end, [first, last, offset], ...]`: the 
 next, and of the last five batches the sequences and the offset.
 """
 
+from typing import Any
+
 import msgspec
 
 KEPT = 5
@@ -56,7 +58,7 @@ class Answer(msgspec.Struct, rename="camel"):
 events = msgspec.json.Decoder(Event)
 produces = msgspec.json.Decoder(Produce)
 encode = msgspec.json.encode
-State = list
+State = list[Any]
 
 
 def read(value: bytes | str) -> tuple[str, str, str, Batch] | None:

@@ -32,7 +32,8 @@ class FileKind(NamedTuple):
 
 _RECORD = "record the client with `brokertwin capture`, or give the brokers' request logs."
 _CLIENT = (
-    "It shows one client: `brokertwin explain client` reads it if it was written at debug level."
+    "It shows one client: `brokertwin explain client` reads the refusals in it, and the requests if"
+    " it was written at debug level."
     f" For the rest, {_RECORD}"
 )
 _JAVA = (

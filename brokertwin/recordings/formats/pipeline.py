@@ -33,7 +33,10 @@ from brokertwin.recordings.formats.summary import Summary
 Source = Callable[[Summary], Iterator[Document]]
 """A source of documents, which counts unreadable ones in a summary."""
 
-CUT_FILE = "the compressed file has no end: it is still written, or was cut"
+CUT_FILE = (
+    "the compressed data has no end: the file was cut, or is still being written. What was before"
+    " that is read."
+)
 REPEATED = "a copy of a line that came before"
 
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
@@ -45,7 +48,7 @@ class FileReading(NamedTuple):
     Attributes:
         broker: the broker of the logs; None finds it by content or file name.
         zone: zone of the JVMs that wrote them.
-        warn: called with warnings about times.
+        warn: called with warnings about times and cut files.
         texts: accepted text logs.
         needed: the lines that are needed; None reads all.
         ahead: decodes lines before they are read.
@@ -89,7 +92,7 @@ def read_files(
             log = LogFile(file, name, reading, len(paths) > 1)
 
             def cut(name: str = name) -> None:
-                summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
+                reading.warn(f"{name}: {CUT_FILE}")
 
             lines = reading.ahead(lines_of(file, name, on_bytes, cut))
             if prefilter is not None:
