@@ -38,7 +38,7 @@ class Side:
 
     def __init__(self, client: Client, logger: str) -> None:
         self._client, self._logger = client, logger
-        brokers = client.call("METADATA", 12, {"topics": []})["brokers"]
+        brokers = client.call("METADATA", 12, topics=[])["brokers"]
         self._broker = str(brokers[0]["nodeId"])
 
     def describe(self, version: int, *resources: tuple[str, list[str] | None]) -> Any:

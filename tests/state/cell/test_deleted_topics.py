@@ -95,8 +95,7 @@ def test_deleted_offsets_and_groups_get_tombstones() -> None:
     classic.stable("a", "b")
     commit = {"partitionIndex": 0, "committedOffset": 5}
     for group in ("simple", GROUP, "other"):
-        body = {"groupId": group, "topics": [{"name": "foo", "partitions": [commit]}]}
-        classic.request("OFFSET_COMMIT", 8, body)
+        classic.request("OFFSET_COMMIT", 8, groupId=group, name="foo", partitions=[commit])
     assert len(left(classic)) == 3
     delete(classic, GROUP_TOPIC)
     assert left(classic) == {}
@@ -110,8 +109,7 @@ def test_group_starts_again_with_the_new_topic(classic: GroupBench) -> None:
     assert find(classic, GROUP, 0) == 0
     assert classic.state() == "Dead"
     assert classic.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
-    wanted = {"groupId": GROUP, "topics": None}
-    response = classic.request("OFFSET_FETCH", 8, {"groups": [wanted]})
+    response = classic.request("OFFSET_FETCH", 8, groupId=GROUP, topics=None)
     assert response["groups"][0]["topics"] == []
     (member,) = classic.stable("a")
     assert classic.heartbeat(member, 1) == 0, "in its first generation"
@@ -145,7 +143,7 @@ def test_deleting_the_topic_deletes_share_groups_and_keeps_states() -> None:
     assert states
     delete(bench, GROUP_TOPIC)
     assert (of_groups(bench), left(bench), bench.states()) == ([], {}, states)
-    response = bench.request("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]})["groups"][0]
+    response = bench.request("SHARE_GROUP_DESCRIBE", 1, groupIds=["g"])["groups"][0]
     assert response["errorMessage"] == "This is not the correct coordinator."
 
 
@@ -201,7 +199,7 @@ def test_stopped_broker_forgets_when_it_reads_the_deletion() -> None:
     bench.topic("foo")
     bench.settings.may_intervene = True
     find(bench, "g", 0)
-    response = bench.request("METADATA", 12, {"topics": [{"name": GROUP_TOPIC}]})
+    response = bench.request("METADATA", 12, name=GROUP_TOPIC)
     leader = response["topics"][0]["partitions"][0]["leaderId"]
     commit = {"partitionIndex": 0, "committedOffset": 5}
     body = {"groupId": "g", "topics": [{"name": "foo", "partitions": [commit]}]}
@@ -231,9 +229,9 @@ def test_deletion_drops_share_states_and_keeps_groups() -> None:
     assert bench.states() == []
     assert bench.group() is not None
     assert bench.acknowledge("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
-    assert bench.request("METADATA", 12, {"topics": [{"name": SHARE_TOPIC}]})["topics"][0][
-        "partitions"
-    ], "it is there again"
+    assert bench.request("METADATA", 12, name=SHARE_TOPIC)["topics"][0]["partitions"], (
+        "it is there again"
+    )
     assert bench.acknowledge("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
 
 

@@ -68,8 +68,7 @@ def test_added_partitions_are_assigned() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar")
     bench.later("a", 2)
-    added = {"name": "bar", "count": 3, "assignments": None}
-    bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})
+    bench.request("CREATE_PARTITIONS", 3, name="bar", count=3, assignments=None, timeoutMs=1000)
     bench.later("a", 3)
     assert bench.reported(bench.later("a", 4)) == {"bar": [0, 1, 2]}
 
@@ -83,7 +82,7 @@ def test_deleting_a_topic_deletes_its_states() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo", "bar")
     bench.later("a", 2)
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["foo"], timeoutMs=1000)
     assert len(bench.states()) == 2
     group = bench.group()
     assert group is not None
@@ -180,7 +179,7 @@ def test_member_gets_a_response_while_the_state_topic_cannot_be_created() -> Non
     bench = ShareBench(brokers=(1, 2), given=factor)
     replicas = Replicas((1,), bench)
     replicas.stop(2)
-    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 2})["errorCode"] == 0
+    assert bench.request("UNREGISTER_BROKER", 0, brokerId=2)["errorCode"] == 0
     epoch = bench.beat("m1", 0, "foo")["memberEpoch"]
     replicas.start(2)
     bench.later("m1", epoch)

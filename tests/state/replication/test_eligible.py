@@ -342,8 +342,7 @@ def test_registration_shows_how_the_broker_ended(
 @pytest.mark.parametrize("version", [0, 1])
 def test_api_versions_has_the_feature(version: int) -> None:
     bench = Bench(brokertwin_eligible_leader_replicas_version=version)
-    body = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    response = bench.request("API_VERSIONS", 4, body)
+    response = bench.request("API_VERSIONS", 4, clientSoftwareName="a", clientSoftwareVersion="1")
     levels = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert levels.get("eligible.leader.replicas.version") == (version or None)
     supported = {each["name"]: each["maxVersion"] for each in response["supportedFeatures"]}

@@ -114,8 +114,8 @@ def test_reassigned_partition_is_led_by_its_first_replica() -> None:
 
 def test_requested_election_leaves_nothing_to_do() -> None:
     replicas = back()
-    wanted = [{"topic": "orders", "partitions": [0]}]
-    body = {"electionType": 0, "topicPartitions": wanted, "timeoutMs": 1000}
-    replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
+    replicas.bench.request(
+        "ELECT_LEADERS", 2, electionType=0, topic="orders", partitions=[0], timeoutMs=1000, broker=2
+    )
     replicas.bench.tick(INTERVAL_MS)
     assert replicas.leader() == (1, 2)
