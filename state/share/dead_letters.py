@@ -112,7 +112,7 @@ def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> B
         }
         if text := MESSAGES.get(DeadLetterCause(letters.cause)):
             headers["message"] = text
-        packed += _record(delta, {f"__dlq.errors.{name}": text for name, text in headers.items()})
+        packed += encoded(delta, headers)
     count = letters.last - letters.first + 1
     return Batch(
         base_offset=0,
@@ -125,15 +125,15 @@ def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> B
     )
 
 
-def _record(delta: int, headers: dict[str, str]) -> bytes:
+def encoded(delta: int, headers: dict[str, str]) -> bytes:
     """Encode a record without key and value, with the batch's timestamp."""
     body = bytearray(b"\0\0")
     write_varint(body, delta)
     write_varint(body, -1)
     write_varint(body, -1)
     write_varint(body, len(headers))
-    for header in headers.items():
-        for part in header:
+    for name, text in headers.items():
+        for part in (f"__dlq.errors.{name}", text):
             data = part.encode()
             write_varint(body, len(data))
             body += data

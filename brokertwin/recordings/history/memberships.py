@@ -392,13 +392,8 @@ class Membership(msgspec.Struct):
         # another broker may be the coordinator by now
         return expires < time and known.is_covered_by_all(last.end, expires)
 
-    def take(self, exchange: RecordedExchange, last: int) -> Iterator[Finding]:
-        """Take a request of a member that was not refused.
-
-        Args:
-            exchange: the request with its response.
-            last: when the recording ends, in ms since 1970.
-        """
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Take a request of a member that was not refused."""
         line, body, response = exchange.line, exchange.request, exchange.response
         member = body.get("memberId") or response.get("memberId") or ""
         if member and line.api != "LEAVE_GROUP":
@@ -408,7 +403,7 @@ class Membership(msgspec.Struct):
             if not exchange.code:
                 self.seen(member, body.get("generationId", -1), line)
         if line.api == "JOIN_GROUP":
-            yield from self._join(exchange, member, last)
+            yield from self._join(exchange, member, known.last)
         elif line.api == "LEAVE_GROUP" and not exchange.code:
             for departure in self._leaving(exchange):
                 yield from self._leave(departure)
@@ -884,7 +879,8 @@ class Membership(msgspec.Struct):
         now = generation.members
         if before is None or now is None:
             return found
-        left = {each.member for each in self.departures if each.line.time <= begin}
+        until = begin + self.late_ms
+        left = {each.member for each in self.departures if each.line.time <= until}
         known = {*(each.member for each in found), *left, *filter(None, now.values())}
         gone = [m for m, i in before.items() if m not in now and not {m, i} & known]
         # a coordinator that stops may leave the request of a departure without a response
@@ -1016,7 +1012,7 @@ class Membership(msgspec.Struct):
             self.rebalancing = [*self.rebalancing, refusal][-EVENTS_MAX:]
             return refusal.causes
         if code in (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID):
-            return self._held(body)
+            return self._held(line, body)
         if code in (Error.STALE_MEMBER_EPOCH, Error.FENCED_MEMBER_EPOCH):
             return self._other_epoch(member, requested)
         if code == Error.UNKNOWN_MEMBER_ID:
@@ -1043,9 +1039,14 @@ class Membership(msgspec.Struct):
             return departure.generation == self.number
         return self.begun is not None and departure.line.end >= self.begun.end
 
-    def _held(self, body: Any) -> tuple[Cause, ...]:
+    def _held(self, line: RecordedRequest, body: Any) -> tuple[Cause, ...]:
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
         held = self.instances.get(instance, [])
+        if line.api == "JOIN_GROUP" and not body.get("memberId"):
+            # it took the instance itself, until another join came that may have no line
+            near = line.end - EXPIRY_MS - self.late_ms, line.end + self.late_ms
+            held = [e for e in self.joins if e.instance == instance]
+            held = [e for e in held if near[0] <= e.line.time <= near[1]]
         own = [n for n, each in enumerate(held) if each.member == body.get("memberId")]
         held = held[own[-1] + 1 :] if own else held  # a former holder does not fence it
         if not held:

@@ -612,3 +612,18 @@ def test_an_unstable_offset_names_the_transaction_that_has_it() -> None:
     (cause,) = refusal(recording, GroupRefused)
     assert isinstance(cause, OffsetsPending)
     assert cause.by.api == "TXN_OFFSET_COMMIT"
+
+
+@pytest.mark.parametrize(("joined", "holders"), [(2_000, []), (5_000, ["i-2"]), (6_000, [])])
+def test_a_join_that_waited_was_fenced_by_one_that_came_when_it_was_refused(
+    joined: int, holders: list[str]
+) -> None:
+    """Without a member id it takes the instance from each former member itself."""
+    recording = SyntheticRecording()
+    recording.join("i-0", 1, is_new=True, instance="i", at=0)
+    request = {"groupId": GROUP, "memberId": "", "groupInstanceId": "i"}
+    refused = {"errorCode": Error.FENCED_INSTANCE_ID}
+    recording.add("a", "JOIN_GROUP", request, refused, at=1_000, end=5_001)
+    recording.join("i-2", 2, is_new=True, instance="i", at=joined, end=7_000)
+    held = refusal(recording, InstanceFenced)
+    assert [each.member for each in held if isinstance(each, InstanceHeld)] == holders
