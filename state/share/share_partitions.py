@@ -297,7 +297,7 @@ def _send_letters(broker: Broker, share_key: ShareKey, due: list[DeadLetters]) -
         return []
     messages: list[Message] = []
     for letters in due:
-        message = dead_letters.write_request(broker, share_key, letters)
+        message = dead_letters.write_request(broker, share_key, letters, letters.first)
         if message is None:
             messages += _archive(broker, share_key, letters)
         else:
@@ -314,10 +314,17 @@ def _archive(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> list[
     return [message] if message is not None else []
 
 
-def on_letters_written(broker: Broker, message: Message, _response: ProduceResponse) -> Decision:
-    """Archive records after the write of their dead letters, even if it has failed."""
-    written = msgspec.json.decode(message.context, type=WrittenLetters)
-    return Decision(messages=_archive(broker, written.share_key, written.letters))
+def on_letters_written(broker: Broker, message: Message, response: ProduceResponse) -> Decision:
+    """Write the next dead letters; archive the records after the last ones, or a failed write."""
+    share_key, letters, last = msgspec.structs.astuple(
+        msgspec.json.decode(message.context, type=WrittenLetters)
+    )
+    is_written = response.responses[0].partition_responses[0].error_code == 0
+    if is_written and last < letters.last:
+        following = dead_letters.write_request(broker, share_key, letters, last + 1)
+        if following is not None:
+            return Decision(messages=[following])
+    return Decision(messages=_archive(broker, share_key, letters))
 
 
 def on_unawaited_write_response(

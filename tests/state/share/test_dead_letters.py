@@ -72,6 +72,18 @@ def test_a_closed_session_returns_records_at_their_last_delivery() -> None:
     assert bench.written() == [["0", UNDELIVERED, "1", UNDELIVERED, "2", UNDELIVERED]]
 
 
+@pytest.mark.parametrize(("most", "batches"), [("500", [2, 1]), ("100", []), ("2000", [3])])
+def test_dead_letters_are_split_by_the_greatest_batch(most: str, batches: list[int]) -> None:
+    bench = Letters(**TAKES, **{"max.message.bytes": most})
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    written = bench.written()
+    assert [len(each) // 2 for each in written] == batches
+    assert [each for letters in written for each in letters[::2]] == ["0", "1", "2"][: sum(batches)]
+    bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
+    assert bench.fetch("b") == [(3, 3, 1)]
+
+
 @pytest.mark.parametrize(
     ("named", "topic", "configs"),
     [
