@@ -134,10 +134,10 @@ class ClusterFacts(msgspec.Struct):
         if self.judges_replicas:
             known.whole_since = self.partial_until
 
-    def is_behind(self, now: int) -> bool:
+    def is_behind(self, now: int, event_time: int) -> bool:
         """Return whether the query is reading lines of long ago, such as those of a week."""
-        is_alive = any(_alive(sources.values(), now) for sources in self.spans.values())
-        return is_alive and self.event_time(now) < now - BEHIND_MS
+        is_old = event_time < now - BEHIND_MS
+        return is_old and any(_alive(sources.values(), now) for sources in self.spans.values())
 
     def forget(self, what: str, key: str) -> None:
         """Remove a fact of `EXPIRING`."""

@@ -51,10 +51,12 @@ REACHED = {
 def test_findings_about_planted_lag_and_replicas_are_those_of_audit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    names = ("follower_stop", "leader_kill", "group_kp", "txn_loop_ck")
+    recorded = {name: exchanges_of(name) for name in names}  # they are kept for other tests
     monkeypatch.setattr(lag, "GROWTH", 5)
     reached = Counter[str]()
-    for seed, recording in enumerate(("follower_stop", "leader_kill", "group_kp", "txn_loop_ck")):
-        exchanges = planted(exchanges_of(recording), seed)
+    for seed, (recording, every) in enumerate(recorded.items()):
+        exchanges = planted(every, seed)
         machines = LiveMachines()
         for part in cut(exchanges, seed):
             machines.batch(part)
