@@ -234,7 +234,11 @@ class LiveEntity:
             changed[id(group)] = group
         yield from (list[Finding](group) for group in changed.values())
         newest = self.machine.newest
-        self._entity.refused = [e for e in groups if newest - e[0].line.end <= TOGETHER_MS]
+        self._entity.refused = [
+            each
+            for each in groups
+            if len(each) < TOGETHER_MAX and newest - each[0].line.end <= TOGETHER_MS
+        ]
 
     @property
     def is_waiting(self) -> bool:

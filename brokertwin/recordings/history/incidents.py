@@ -61,8 +61,8 @@ SIGNS_MAX = 1_000_000
 that are less than `THINNED_MS` from others, and then the oldest: earlier absences are unknown."""
 
 THINNED_MS = 1_000.0
-"""Less than `SILENT_MS`: no silence appears or disappears. Without heartbeats a usual silence of the
-older half is longer than it was."""
+"""Less than `SILENT_MS`: no silence appears or disappears. Without heartbeats, the usual silence in
+the older half is longer than it was."""
 
 RESTART = frozenset(
     {
