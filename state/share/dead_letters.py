@@ -3,15 +3,16 @@
 A record that a member rejects, or that is returned at its last delivery, is ARCHIVING. When the
 share coordinator has stored this, the partition leader writes a record to the topic that the
 group's `errors.deadletterqueue.topic.name` names, to the partition with the same number (modulo
-their count). Then the record is archived, even if the write has failed. A batch has as many dead
+their count). Then the record is archived, even if the write has failed. Without a leader, or after
+6 NOT_LEADER_OR_FOLLOWER, there are four more attempts, within 30 s. A batch has as many dead
 letters as `max.message.bytes` allows, at least one; the next batch follows the response. A dead
 letter has no key, so a compacted topic refuses it, and no value; its headers say where the original
 is. A new leader goes on with ARCHIVING records.
 
 A missing topic is created with `errors.deadletterqueue.auto.create.topics.enable`; its records stay
 ARCHIVING meanwhile. Not written, and archived at once, if the topic does not exist, its
-`errors.deadletterqueue.group.enable` is false, its name does not start with the brokers'
-`errors.deadletterqueue.topic.name.prefix`, or its partition has no leader.
+`errors.deadletterqueue.group.enable` is false, or its name does not start with the brokers'
+`errors.deadletterqueue.topic.name.prefix`.
 
 Source: `ShareGroupDLQStateManager`, `SharePartition.initiateDLQAndArchive`; records of Kafka 4.4.0.
 """
@@ -53,10 +54,11 @@ MESSAGES = {
 
 
 class WrittenLetters(msgspec.Struct, array_like=True, frozen=True):
-    """The context of a Produce request: the share partition, its records, the last one written."""
+    """The context of a Produce request: the share partition, its records, the written ones."""
 
     share_key: ShareKey
     letters: DeadLetters
+    first: int
     last: int
 
 
@@ -72,7 +74,7 @@ def write_request(
 ) -> Message | None:
     """Return the request that writes the dead letters from `first` on, or its first part.
 
-    None if they cannot be written.
+    None if they cannot be written. Its receiver is -1 if the partition has no leader.
     """
     source = broker.topic_by_id(share_key[1])
     topic = group_configs.dead_letter_topic(broker, share_key[0])
@@ -80,8 +82,6 @@ def write_request(
         return None
     index = share_key[2] % len(topic.partitions)
     leader = topic.partitions[index].leader
-    if leader < 0:
-        return None
     most = broker.rules_of(topic).max_message_bytes
     batch = _batch(broker.now, source.name, share_key, letters, first, most)
     produced = PartitionProduceData(
@@ -91,7 +91,7 @@ def write_request(
         records_seen=RecordsSummary(has_keyless=True),
     )
     topics = [TopicProduceData(topic_id=topic.topic_id, partition_data=[produced])]
-    written = WrittenLetters(share_key, letters, first + batch.last_offset_delta)
+    written = WrittenLetters(share_key, letters, first, first + batch.last_offset_delta)
     context = msgspec.json.encode(written).decode()
     body = ProduceRequest(acks=LEADER_ONLY, topic_data=topics)
     return Message(broker.id, leader, kafka_apis.PRODUCE.key, body, context)
