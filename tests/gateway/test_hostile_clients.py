@@ -138,8 +138,7 @@ def change(client: Client, resource: str, **values: str | None) -> None:
         {"name": name, "configOperation": int(value is None), "value": value}
         for name, value in values.items()
     ]
-    wanted = {"resourceType": 4, "resourceName": resource, "configs": configs}
-    body = {"resources": [wanted], "validateOnly": False}
+    body = {"resourceType": 4, "resourceName": resource, "configs": configs, "validateOnly": False}
     (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
     assert response["errorCode"] == 0, response
 
@@ -234,8 +233,7 @@ def request_much(client: Client, written: bytes) -> None:
     client.topic("wide", max_message_bytes=str(2 * size))
     assert client.produce("wide", written)["errorCode"] == 0
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2 * size}
-    topics = [{"topic": "wide", "partitions": [wanted]}]
-    client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
+    client.send("FETCH", 12, wanted, maxBytes=2 * size, sessionEpoch=-1, topic="wide")
 
 
 @contextmanager

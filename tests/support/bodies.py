@@ -26,23 +26,24 @@ _OF_EDGES = {"batches", "recordsError", "recordsSeen"}
 """What an event has in place of the records of a partition (`tests/wire/overlay.py`)."""
 
 
-def request_body(api: str | int, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+def request_body(
+    api: str | int, version: int, body: dict[str, Any] | None, fields: dict[str, Any]
+) -> dict[str, Any]:
     """Put each field where the API's schema has it; the items above it are lists of one.
 
     `topic="a", partition=0, fetchOffset=5` is one topic with one partition. A name at several
-    places goes to the outermost, then to the first; a struct or list is taken as it is. Fields of
-    other versions are left out. Raises TypeError for a field that the API never had.
+    places goes to the outermost, then to the first; a struct or list is taken as it is. `body` may
+    have anything. Raises TypeError if the API has none of `fields` in any version.
     """
-    if not fields:
-        return {}
-    schema, left = (
-        MESSAGES[f"{API_NAMES[API_KEYS[api] if isinstance(api, str) else api]}Request"],
-        dict(fields),
-    )
-    body = _placed(schema.fields, version, left)
-    if unknown := left.keys() - _names(schema.fields):
+    key = API_KEYS.get(api) if isinstance(api, str) else api
+    left = {**(body or {}), **fields}
+    if key not in API_NAMES:
+        return left
+    schema = MESSAGES[f"{API_NAMES[key]}Request"]
+    placed = _placed(schema.fields, version, left)
+    if unknown := (fields.keys() & left.keys()) - _names(schema.fields):
         raise TypeError(f"{schema.name} has no {', '.join(sorted(unknown))}")
-    return body
+    return left | placed
 
 
 def _placed(fields: tuple[Field, ...], version: int, left: dict[str, Any]) -> dict[str, Any]:
@@ -51,11 +52,8 @@ def _placed(fields: tuple[Field, ...], version: int, left: dict[str, Any]) -> di
     if any(field.type == "records" for field in fields):
         body |= {name: left.pop(name) for name in _OF_EDGES & left.keys()}
     for field in present:
-        if (
-            field.fields
-            and field.name not in body
-            and (inner := _placed(field.fields, version, left))
-        ):
+        inner = {} if field.name in body else _placed(field.fields, version, left)
+        if inner:
             body[field.name] = [inner] if field.is_array else inner
     return body
 

@@ -140,7 +140,7 @@ class Client:
         self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
     ) -> int:
         """Send a request; gives back its correlation id."""
-        body = {**(body or {}), **request_body(api, version, fields)}
+        body = request_body(api, version, body, fields)
         self._count += 1
         header = {
             "requestApiKey": API_KEYS[api],
@@ -223,12 +223,9 @@ class Client:
     ) -> dict[str, Any]:
         """Fetch from an offset; returns the partition's response."""
         wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": max_bytes}
-        body = {
-            "maxBytes": max_bytes,
-            "sessionEpoch": -1,
-            "topics": [{"topic": topic, "partitions": [wanted]}],
-        }
-        found: dict[str, Any] = self.call("FETCH", 12, body)["responses"][0]["partitions"][0]
+        found: dict[str, Any] = self.call(
+            "FETCH", 12, wanted, maxBytes=max_bytes, sessionEpoch=-1, topic=topic
+        )["responses"][0]["partitions"][0]
         return found
 
     def list_offset(

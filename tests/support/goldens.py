@@ -99,7 +99,7 @@ class TapedConnection(Client):
     def call(
         self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
     ) -> Any:
-        body = {**(body or {}), **request_body(api, version, fields)}
+        body = request_body(api, version, body, fields)
 
         def send() -> Any:
             assert self._live is not None
@@ -121,7 +121,7 @@ class TapedConnection(Client):
         self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
     ) -> int:
         """Send a request whose response is received later; returns 0."""
-        body = {**(body or {}), **request_body(api, version, fields)}
+        body = request_body(api, version, body, fields)
         self._sent = [api, version, body]
         if self._live is not None:
             self._raw().send(api, version, body)

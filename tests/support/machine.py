@@ -129,7 +129,7 @@ class Bench:
                 "connection": "c1",
                 "nonce": f"nonce-{self._count}",
                 "requestHeader": header,
-                "request": {**(body or {}), **request_body(api, version, fields)},
+                "request": request_body(api, version, body, fields),
                 **event,
             }
         )

@@ -178,9 +178,7 @@ class Replicas:
 
     def latest(self, replica_id: int = -1) -> int:
         """End of the records that a client can read."""
-        wanted = {"partitionIndex": 0, "timestamp": -1}
-        topics = [{"name": TOPIC, "partitions": [wanted]}]
-        body = {"replicaId": replica_id, "topics": topics}
+        body = {"replicaId": replica_id, "name": TOPIC, "partitionIndex": 0, "timestamp": -1}
         response = self.bench.request("LIST_OFFSETS", 7, body, broker=self.partition().leader)
         return int(response["topics"][0]["partitions"][0]["offset"])
 

@@ -222,8 +222,7 @@ def in_the_double() -> Responses:
 def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
     """Move a partition through a real controller."""
     wanted = {"partitionIndex": partition, "replicas": [leader]}
-    body = {"timeoutMs": 30_000, "topics": [{"name": topic, "partitions": [wanted]}]}
-    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, body)
+    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, wanted, timeoutMs=30_000, name=topic)
     assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
 

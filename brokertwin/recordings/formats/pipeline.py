@@ -29,14 +29,11 @@ from brokertwin.recordings.formats.prefilter import NeededLines, Prefilter
 from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
 from brokertwin.recordings.formats.stamps import DateOrder, order_of_dates
 from brokertwin.recordings.formats.summary import Summary
+from brokertwin.unpacked import CUT
 
 Source = Callable[[Summary], Iterator[Document]]
 """A source of documents, which counts unreadable ones in a summary."""
 
-CUT_FILE = (
-    "the compressed data has no end: the file was cut, or is still being written. What was before"
-    " that is read."
-)
 REPEATED = "a copy of a line that came before"
 
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
@@ -92,7 +89,7 @@ def read_files(
             log = LogFile(file, name, reading, len(paths) > 1)
 
             def cut(name: str = name) -> None:
-                reading.warn(f"{name}: {CUT_FILE}")
+                reading.warn(f"{name}: {CUT}")
 
             lines = reading.ahead(lines_of(file, name, on_bytes, cut))
             if prefilter is not None:

@@ -56,8 +56,7 @@ def test_internal_topics_are_written_unless_that_is_switched_off(
         client.topic("t")
         client.call("FIND_COORDINATOR", 4, coordinatorKeys=["g"])
         offset = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-        body = {"groupId": "g", "topics": [{"name": "t", "partitions": [offset]}]}
-        client.call("OFFSET_COMMIT", 8, body)
+        client.call("OFFSET_COMMIT", 8, offset, groupId="g", name="t")
         request = {
             "name": "__consumer_offsets",
             "partitions": [{"partitionIndex": 0, "timestamp": -1}],

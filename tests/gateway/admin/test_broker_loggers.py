@@ -52,11 +52,7 @@ class Side:
             for name, keys in resources
         ]
         wanted.insert(-1, GONE | {"configurationKeys": None})
-        body = {
-            "resources": wanted,
-            "includeSynonyms": True,
-            "includeDocumentation": version > 3,
-        }
+        body = {"resources": wanted, "includeSynonyms": True, "includeDocumentation": version > 3}
         return self._plain(self._client.call("DESCRIBE_CONFIGS", version, body)["results"])
 
     def alter(self, *alterations: Any, name: str = "ME", **more: Any) -> Any:

@@ -28,8 +28,7 @@ def produce(
     bench: Bench, error: Error, batches: list[dict[str, Any]], acks: int = -1, index: int = 0
 ) -> Any:
     partition = {"index": index, "batches": batches, "recordsError": int(error)}
-    topics = [{"name": "t", "partitionData": [partition]}]
-    response = bench.request("PRODUCE", 9, {"acks": acks, "timeoutMs": 1, "topicData": topics})
+    response = bench.request("PRODUCE", 9, partition, acks=acks, timeoutMs=1, name="t")
     return response and response["responses"][0]["partitionResponses"][0]
 
 

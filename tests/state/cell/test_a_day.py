@@ -121,8 +121,7 @@ class Clients(TransactionBench):
     def join_groups(self, name: str) -> None:
         """Join members that disappear, look up an unused id, and commit an offset."""
         place = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-        commit = {"groupId": f"o-{name}", "topics": [{"name": "hours", "partitions": [place]}]}
-        response = self.request("OFFSET_COMMIT", 8, commit)
+        response = self.request("OFFSET_COMMIT", 8, place, groupId=f"o-{name}", name="hours")
         assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
         classic = {"groupId": f"c-{name}", "sessionTimeoutMs": 45_000, "memberId": ""}
         classic |= {"rebalanceTimeoutMs": MINUTE, "protocolType": "consumer"}

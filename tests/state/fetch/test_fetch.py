@@ -267,8 +267,7 @@ def test_long_poll_waits_for_min_bytes() -> None:
 def test_long_poll_completes_in_an_older_segment() -> None:
     reader = Reader()
     change = {"name": "internal.segment.bytes", "configOperation": 0, "value": str(BATCH_BYTES)}
-    resource = {"resourceType": 2, "resourceName": "a", "configs": [change]}
-    reader.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    reader.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, change, resourceType=2, resourceName="a")
     poll = Poll(reader, minBytes=9 * BATCH_BYTES)
     reader.fill()
     assert poll.response is None

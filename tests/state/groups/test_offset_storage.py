@@ -50,8 +50,7 @@ class Store(Bench):
 
     def delete(self, partition: int, **more: Any) -> Any:
         """Return the error of an OffsetDelete of a partition; None while pending."""
-        topics = [{"name": "a", "partitions": [{"partitionIndex": partition}]}]
-        body = {"groupId": "g", "topics": topics}
+        body = {"groupId": "g", "name": "a", "partitionIndex": partition}
         response = self.request("OFFSET_DELETE", 0, body, broker=self.coordinator, **more)
         if response is None or response["errorCode"]:
             return response and response["errorCode"]

@@ -117,8 +117,7 @@ def test_group_has_its_own_configs(name: str) -> None:
     bench.beat("a", 0, "foo")
     value = {"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "7000"}[name]
     setting = {"name": name, "value": value, "configOperation": 0}
-    resource = {"resourceType": 32, "resourceName": GROUP, "configs": [setting]}
-    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, setting, resourceType=32, resourceName=GROUP)
     interval = bench.beat("a", 2)["heartbeatIntervalMs"]
     bench.tick(49_999)
     is_there = bool(bench.group().members)

@@ -19,8 +19,7 @@ def replicas() -> Replicas:
 
 def delete(replicas: Replicas, offset: int, timeout_ms: int = 1000, **event: Any) -> Any:
     """Error and low watermark, or None while it is pending."""
-    wanted = [{"partitionIndex": 0, "offset": offset}]
-    body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": timeout_ms}
+    body = {"name": "orders", "partitionIndex": 0, "offset": offset, "timeoutMs": timeout_ms}
     event.setdefault("broker", replicas.partition().leader)
     response = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
     return response and outcome(response)

@@ -327,8 +327,7 @@ def test_severed_broker_reads_changes_of_a_lost_partition_in_order() -> None:
     produce(replicas, 1)
     replicas.sever(1)
     replicas.fail_dir(1, TWO)
-    wanted = {"name": OTHER, "partitions": [{"partitionIndex": 0, "replicas": [1, 2, 3]}]}
-    body = {"timeoutMs": 1000, "topics": [wanted]}
+    body = {"timeoutMs": 1000, "name": OTHER, "partitionIndex": 0, "replicas": [1, 2, 3]}
     replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body, broker=2)
     replicas.rejoin(1)
     replicas.bench.tick(10_000)

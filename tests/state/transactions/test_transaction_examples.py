@@ -430,8 +430,7 @@ def test_requests_do_not_wait_for_the_timeout_of_an_open_transaction() -> None:
     bench.add("t1", holder, a=[0])
     assert not pending.awaits_deadline(bench.cell.tables.pending)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
-    topics = [{"topic": "a", "partitions": [wanted]}]
-    poll = bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": topics})
+    poll = bench.send("FETCH", 12, wanted, maxWaitMs=500, minBytes=1, topic="a")
     assert pending.awaits_deadline(bench.cell.tables.pending)
     bench.tick(500)
     assert poll in bench.responses
