@@ -26,11 +26,10 @@ from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
 from brokertwin.protocol.frames import RequestFrame, encode_request, read_request
 from brokertwin.protocol.generated.produce import ProduceRequest
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.events import RequestHeader
 
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 NEVER_BYTES = 1 << 60
 COMPACTED_FROM = 1 << 20
 COMMIT_EVERY = 100
@@ -46,7 +45,7 @@ def engine_of(path: Path, fsync_ms: int | None, compacted_from: int) -> LocalEng
 
 async def send(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
     """Send a request and return the response body."""
-    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
+    header = {"requestApiKey": API_KEYS[api], "requestApiVersion": version, "correlationId": 1}
     read = read_request(encode_request(RequestFrame(header, body)), RequestHeader)
     request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", *read)
     if isinstance(request.body, ProduceRequest):

@@ -24,6 +24,12 @@ from brokertwin.errors import UserError
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is cut; a search result may be one JSON object with many entries."""
 
+CUT = (
+    "the compressed data has no end: the file was cut, or is still being written. What was before"
+    " that is read."
+)
+"""A warning of commands that read such a file."""
+
 HEAD_BYTES = 512
 """Bytes that show a file's format; a tar header is one block."""
 

@@ -42,7 +42,7 @@ def generated_rows() -> list[Output]:
     """Rows of a group, of stopping brokers, and of pending and refused requests."""
     group = GroupBench()
     group.stable("one")
-    group.request("METADATA", 12, {"topics": [{"name": "nowhere"}]})
+    group.request("METADATA", 12, name="nowhere")
     replicas = Replicas()
     replicas.stop(3)
     bench = Bench()

@@ -21,7 +21,10 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.offsets.sources import OffsetSource
 from brokertwin.recordings.formats.lines import lines_of
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay.recording import read as read_history
+from tests.support.requestlogs import read
+from tests.support.sources import ROOT
 
 TEXT = b"".join(b"line %d\n" % number for number in range(50_000))
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -36,6 +39,7 @@ import resource, sys
 from pathlib import Path
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.lines import lines_of
+from brokertwin.recordings.formats.pipeline import FileReading
 resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, 1_500_000_000))
 try:
     print(sum(len(line.text) for line in lines_of(Path(sys.argv[1]), "x")))
@@ -66,6 +70,16 @@ def test_a_cut_file_is_read_up_to_its_last_whole_line(tmp_path: Path, codec: str
     assert cuts == [True]
     assert TEXT.startswith(b"".join(found))
     assert all(line.endswith(b"\n") for line in found)
+
+
+def test_a_cut_request_log_is_reported(tmp_path: Path) -> None:
+    log = (ROOT / "examples" / "billing.kafka-request.log.gz").read_bytes()
+    warnings: list[str] = []
+    for name, content in (("whole.gz", log), ("cut.gz", log[: len(log) // 2])):
+        (tmp_path / name).write_bytes(content)
+        documents, _ = read(tmp_path / name, reading=FileReading(1, warn=warnings.append))
+        assert documents
+    assert [each.split(":")[0] for each in warnings] == ["cut"]
 
 
 def zeros(codec: str) -> Iterator[bytes]:

@@ -40,6 +40,9 @@ LOGIN_S = 2.0
 NOT_LET_IN = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 METADATA_POLL_S = 0.05
 SYSLOG_CRITICAL = 2
+ANOTHER = "pass another --prefix and --checkpoint"
+"""A checkpoint belongs to the topics of its prefix."""
+
 DEFAULT_REPLICATION = -1
 """The broker's `default.replication.factor`."""
 
@@ -140,8 +143,15 @@ def writer_configuration(client: ClientProperties) -> dict[str, Any]:
     }
 
 
-def check(client: ClientProperties, settings: Settings) -> str | None:
+def check(
+    client: ClientProperties, settings: Settings, read_partitions: int | None = None
+) -> str | None:
     """Validate existing topics without creating any.
+
+    Args:
+        client: the connection to Kafka.
+        settings: the current settings.
+        read_partitions: partitions of `requests` that the checkpoint has read; None for a new one.
 
     Returns:
         Kafka's id of the topic `requests`, or None if it does not exist.
@@ -152,8 +162,15 @@ def check(client: ClientProperties, settings: Settings) -> str | None:
     admin = admin_client(client)
     topic_specs = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
     there = existing(admin, client)
-    _check(admin, {name: spec for name, spec in topic_specs.items() if name in there}, there)
     requests = full_name(settings.prefix, REQUESTS)
+    if requests in there and read_partitions not in (None, there[requests]):
+        raise UserError(
+            f"The topic {requests} has {counted(there[requests], 'partition')}, but had"
+            f" {read_partitions} when the checkpoint was made, so events of a cell may be in others"
+            " now.",
+            f"No requests_partitions lets it continue: {ANOTHER}.",
+        )
+    _check(admin, {name: spec for name, spec in topic_specs.items() if name in there}, there)
     return topic_id(admin, requests) if requests in there else None
 
 
@@ -187,7 +204,7 @@ def _check(
             raise UserError(
                 f"The topic {name} has {counted(found, 'partition')}, but the settings have"
                 f" {spec.partitions}.",
-                f"Set {spec.name}_partitions = {found}, or choose another --prefix.",
+                f"Set {spec.name}_partitions = {found}, or {ANOTHER}.",
             )
     _check_settings(admin, topic_specs)
 
@@ -284,7 +301,7 @@ def _check_settings(admin: AdminClient, there: Mapping[str, TopicSpec]) -> None:
             if not _suffices(setting, value, wanted):
                 raise UserError(
                     f"The topic {resource.name} has {setting}={value} but needs {wanted}.",
-                    "Change it with kafka-configs.sh, or choose another --prefix.",
+                    f"Change it with kafka-configs.sh, or {ANOTHER}.",
                 )
 
 

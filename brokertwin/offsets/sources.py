@@ -141,9 +141,12 @@ class OffsetSource(NamedTuple):
                 move.note_in(offsets)
         lacking = sorted(set(groups) - {key.group for key in offsets})
         if lacking:
+            when = "" if until_ms is None else " at this time"
             raise UserError(
-                f"{self.text} has no offsets of the groups {', '.join(lacking)}.",
-                f"List all groups with: brokertwin offsets show {self.text}",
+                f"{self.text} has no offsets of the groups {', '.join(lacking)}{when}.",
+                f"List all groups with: brokertwin offsets show {self.text}"
+                if until_ms is None
+                else f"See when each began: brokertwin offsets history {self.text} {lacking[0]}",
             )
         return {key: at for key, at in offsets.items() if not groups or key.group in groups}
 
@@ -168,7 +171,8 @@ class OffsetSource(NamedTuple):
     ) -> Generator[OffsetMove, None, int]:
         """Yield the changes up to a time; returns the number of all changes."""
         count = 0
-        for move in pasted.read(_lines(self.text)):
+        lines = _lines(self.text, lambda: self.warn(f"{self.text}: {unpacked.CUT}"))
+        for move in pasted.read(lines):
             count += 1
             if until_ms is None or pasted.time <= until_ms:
                 yield move
@@ -198,11 +202,11 @@ class OffsetSource(NamedTuple):
             )
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(text: str, on_cut: Callable[[], None]) -> Iterator[str]:
     """The lines of a file, compressed or not, or of standard input. Raises UserError."""
     try:
         with _opened(text) as raw:
-            for _, stream in unpacked.members(raw, lambda: None):
+            for _, stream in unpacked.members(raw, on_cut):
                 for line in _pieces(stream):
                     yield line.decode("utf-8", "replace")
     except unpacked.ERRORS as error:

@@ -310,16 +310,28 @@ def add_late(table: Table, event_id: str, record: Record) -> None:
     late.records.append(record)
 
 
-def take_late(table: Table, event_id: str) -> list[Record]:
-    """Return the records that brokers read now.
+def late_events(table: Table) -> list[str]:
+    """Return the events of unread records, in the order of the records."""
+    late = table.get(_LATE_METADATA, LateMetadata)
+    return late.event_ids if late is not None else []
 
-    These are all late records if one of them is of this event.
+
+def take_late(table: Table, event_id: str) -> list[Record]:
+    """Return the records that brokers read now: up to the last one of this event.
+
+    Records of deadlines follow at once.
     """
     late = table.get(_LATE_METADATA, LateMetadata)
     if late is None or event_id not in late.event_ids:
         return []
+    ids = late.event_ids
+    end = len(ids) - ids[::-1].index(event_id)
+    while end < len(ids) and not ids[end]:
+        end += 1
     table.drop(_LATE_METADATA)
-    return late.records
+    if end < len(ids):
+        table.put(_LATE_METADATA, LateMetadata(ids[end:], late.records[end:]))
+    return late.records[:end]
 
 
 def add_late_messages(table: Table, event_id: str, messages: list[LateMessage]) -> None:

@@ -3,14 +3,16 @@
 A record that a member rejects, or that is returned at its last delivery, is ARCHIVING. When the
 share coordinator has stored this, the partition leader writes a record to the topic that the
 group's `errors.deadletterqueue.topic.name` names, to the partition with the same number (modulo
-their count). Then the record is archived, even if the write has failed. A dead letter has no key,
-so a compacted topic refuses it, and no value; its headers say where the original is. A new leader
-goes on with ARCHIVING records.
+their count). Then the record is archived, even if the write has failed. Without a leader, or after
+6 NOT_LEADER_OR_FOLLOWER, there are four more attempts, within 30 s. A batch has as many dead
+letters as `max.message.bytes` allows, at least one; the next batch follows the response. A dead
+letter has no key, so a compacted topic refuses it, and no value; its headers say where the original
+is. A new leader goes on with ARCHIVING records.
 
 A missing topic is created with `errors.deadletterqueue.auto.create.topics.enable`; its records stay
 ARCHIVING meanwhile. Not written, and archived at once, if the topic does not exist, its
-`errors.deadletterqueue.group.enable` is false, its name does not start with the brokers'
-`errors.deadletterqueue.topic.name.prefix`, or its partition has no leader.
+`errors.deadletterqueue.group.enable` is false, or its name does not start with the brokers'
+`errors.deadletterqueue.topic.name.prefix`.
 
 Source: `ShareGroupDLQStateManager`, `SharePartition.initiateDLQAndArchive`; records of Kafka 4.4.0.
 """
@@ -52,10 +54,12 @@ MESSAGES = {
 
 
 class WrittenLetters(msgspec.Struct, array_like=True, frozen=True):
-    """The context of a Produce request: the share partition, and its records."""
+    """The context of a Produce request: the share partition, its records, the written ones."""
 
     share_key: ShareKey
     letters: DeadLetters
+    first: int
+    last: int
 
 
 def are_enabled(broker: Broker, group_id: str) -> bool:
@@ -65,17 +69,21 @@ def are_enabled(broker: Broker, group_id: str) -> bool:
     return features.finalized(broker, broker.settings)[features.SHARE] >= SINCE
 
 
-def write_request(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> Message | None:
-    """Return the request that writes dead letters; None if they cannot be written."""
+def write_request(
+    broker: Broker, share_key: ShareKey, letters: DeadLetters, first: int
+) -> Message | None:
+    """Return the request that writes the dead letters from `first` on, or its first part.
+
+    None if they cannot be written. Its receiver is -1 if the partition has no leader.
+    """
     source = broker.topic_by_id(share_key[1])
     topic = group_configs.dead_letter_topic(broker, share_key[0])
     if topic is None or source is None:
         return None
     index = share_key[2] % len(topic.partitions)
     leader = topic.partitions[index].leader
-    if leader < 0:
-        return None
-    batch = _batch(broker.now, source.name, share_key, letters)
+    most = broker.rules_of(topic).max_message_bytes
+    batch = _batch(broker.now, source.name, share_key, letters, first, most)
     produced = PartitionProduceData(
         index=index,
         batches=[batch],
@@ -83,7 +91,8 @@ def write_request(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> 
         records_seen=RecordsSummary(has_keyless=True),
     )
     topics = [TopicProduceData(topic_id=topic.topic_id, partition_data=[produced])]
-    context = msgspec.json.encode(WrittenLetters(share_key, letters)).decode()
+    written = WrittenLetters(share_key, letters, first, first + batch.last_offset_delta)
+    context = msgspec.json.encode(written).decode()
     body = ProduceRequest(acks=LEADER_ONLY, topic_data=topics)
     return Message(broker.id, leader, kafka_apis.PRODUCE.key, body, context)
 
@@ -99,10 +108,12 @@ def creation(broker: Broker, group_id: str) -> Message:
     return Message(broker.id, CONTROLLER, kafka_apis.CREATE_TOPICS.key, body)
 
 
-def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> Batch:
+def _batch(
+    now: int, topic: str, share_key: ShareKey, letters: DeadLetters, first: int, most: int
+) -> Batch:
     group_id, _, partition = share_key
-    packed = bytearray()
-    for delta, offset in enumerate(range(letters.first, letters.last + 1)):
+    packed, count = bytearray(), 0
+    for delta, offset in enumerate(range(first, letters.last + 1)):
         headers = {
             "topic": topic,
             "partition": str(partition),
@@ -112,8 +123,11 @@ def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> B
         }
         if text := MESSAGES.get(DeadLetterCause(letters.cause)):
             headers["message"] = text
-        packed += _record(delta, {f"__dlq.errors.{name}": text for name, text in headers.items()})
-    count = letters.last - letters.first + 1
+        record = encoded(delta, headers)
+        if count and HEADER_BYTES + len(packed) + len(record) > most:
+            break
+        packed += record
+        count += 1
     return Batch(
         base_offset=0,
         last_offset_delta=count - 1,
@@ -125,15 +139,15 @@ def _batch(now: int, topic: str, share_key: ShareKey, letters: DeadLetters) -> B
     )
 
 
-def _record(delta: int, headers: dict[str, str]) -> bytes:
+def encoded(delta: int, headers: dict[str, str]) -> bytes:
     """Encode a record without key and value, with the batch's timestamp."""
     body = bytearray(b"\0\0")
     write_varint(body, delta)
     write_varint(body, -1)
     write_varint(body, -1)
     write_varint(body, len(headers))
-    for header in headers.items():
-        for part in header:
+    for name, text in headers.items():
+        for part in (f"__dlq.errors.{name}", text):
             data = part.encode()
             write_varint(body, len(data))
             body += data

@@ -52,10 +52,12 @@ class InFlightState(msgspec.Struct, array_like=True):
 
     Attributes:
         member_id: the owner.
-        locked_until: end of the lock in ms since 1970; NO_LOCK if there is none.
+        locked_until: end of the lock, or the next attempt to write its dead letter, in ms since
+            1970; NO_LOCK if there is none.
         former: the former state until the share coordinator has stored the change.
         cause: why it is ARCHIVING.
         is_sent: whether its dead letter is sent to a broker, which has not responded yet.
+        attempts: how often its dead letter could not be written.
     """
 
     state: int
@@ -65,6 +67,7 @@ class InFlightState(msgspec.Struct, array_like=True):
     former: FormerState | None = None
     cause: int = DeadLetterCause.UNKNOWN
     is_sent: bool = False
+    attempts: int = 0
 
     @property
     def is_free(self) -> bool:
@@ -113,7 +116,7 @@ class InFlightState(msgspec.Struct, array_like=True):
     def archive(self) -> None:
         """Exclude from delivery: the record is deleted, aborted, or written as a dead letter."""
         self.state, self.member_id = RecordState.ARCHIVED, NO_MEMBER
-        self.locked_until, self.former, self.is_sent = NO_LOCK, None, False
+        self.locked_until, self.former, self.is_sent, self.attempts = NO_LOCK, None, False, 0
 
 
 class InFlightBatch(msgspec.Struct, array_like=True):

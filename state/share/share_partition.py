@@ -32,6 +32,11 @@ from brokertwin.state.share.state_store import ShareStateError
 UNKNOWN_OFFSET = -1
 NO_GAP = -1
 
+ATTEMPTS = 5
+BACKOFF_MS = 1000
+BACKOFF_MAX_MS = 30_000
+"""Attempts to write dead letters; the interval doubles. Kafka adds a jitter of 20%."""
+
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgements; a gap is an offset without a record."""
 
@@ -210,12 +215,13 @@ class SharePartition(msgspec.Struct):
         return not is_at_end or self.records_in_flight < limits.records
 
     def earliest_lock(self) -> int | None:
-        """Return the time when the first lock expires."""
+        """Return the time when the first lock expires, or a dead letter is written again."""
         locks = [
             record.locked_until
             for batch in self.batches
             for record in batch.records
-            if record.locked_until != NO_LOCK and record.state == RecordState.ACQUIRED
+            if record.locked_until != NO_LOCK
+            and (record.state == RecordState.ACQUIRED or record.attempts)
         ]
         return min(locks, default=None)
 
@@ -388,7 +394,27 @@ class SharePartition(msgspec.Struct):
 
     def note_sent(self, letters: DeadLetters) -> None:
         for _, _, record in self._archiving([_written_batch(letters)]):
-            record.is_sent = True
+            record.is_sent, record.locked_until = True, NO_LOCK
+
+    def postpone(self, letters: DeadLetters, now: int) -> bool:
+        """Write dead letters again later; False after the last attempt."""
+        for batch in self.batches:
+            if not batch.is_split and batch.first < letters.first <= batch.last:
+                batch.split()
+        may_repeat = False
+        for _, _, record in self._archiving([_written_batch(letters)]):
+            record.is_sent, record.attempts = False, record.attempts + 1
+            record.locked_until = now + min(BACKOFF_MS << record.attempts, BACKOFF_MAX_MS)
+            may_repeat = record.attempts < ATTEMPTS
+        return may_repeat
+
+    def due_letters(self, now: int) -> list[DeadLetters]:
+        """Return the dead letters whose next attempt is due."""
+        return [
+            DeadLetters(first, last, record.delivery_count, record.cause)
+            for first, last, record in self._archiving(self.states())
+            if NO_LOCK != record.locked_until <= now
+        ]
 
     def states(self) -> StateBatches:
         """Return the state of all records in flight."""

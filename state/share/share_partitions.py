@@ -297,12 +297,15 @@ def _send_letters(broker: Broker, share_key: ShareKey, due: list[DeadLetters]) -
         return []
     messages: list[Message] = []
     for letters in due:
-        message = dead_letters.write_request(broker, share_key, letters)
+        message = dead_letters.write_request(broker, share_key, letters, letters.first)
         if message is None:
             messages += _archive(broker, share_key, letters)
+        elif message.receiver < 0:
+            messages += _postpone(broker, share_key, letters)
         else:
             share.note_sent(letters)
             messages.append(message)
+    set_timer(broker, share_key)
     return messages
 
 
@@ -311,13 +314,38 @@ def _archive(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> list[
     if share is None:
         return []
     message = write_request(broker, share_key, share.archive_written(letters))
+    set_timer(broker, share_key)
     return [message] if message is not None else []
 
 
-def on_letters_written(broker: Broker, message: Message, _response: ProduceResponse) -> Decision:
-    """Archive records after the write of their dead letters, even if it has failed."""
+def _postpone(broker: Broker, share_key: ShareKey, letters: DeadLetters) -> list[Message]:
+    """Write dead letters again later, or archive the records after the last attempt."""
+    share = find(broker, share_key)
+    if share is not None and not share.postpone(letters, broker.now):
+        return _archive(broker, share_key, letters)
+    set_timer(broker, share_key)
+    return []
+
+
+def on_letters_written(broker: Broker, message: Message, response: ProduceResponse) -> Decision:
+    """Write the next dead letters; archive the records after the last ones, or a failed write."""
     written = msgspec.json.decode(message.context, type=WrittenLetters)
-    return Decision(messages=_archive(broker, written.share_key, written.letters))
+    share_key, letters = written.share_key, written.letters
+    error, first = response.responses[0].partition_responses[0].error_code, written.first
+    is_repeated = error == Error.NOT_LEADER_OR_FOLLOWER
+    if error == Error.NONE and written.last < letters.last:
+        first = written.last + 1
+        following = dead_letters.write_request(broker, share_key, letters, first)
+        if following is not None and following.receiver >= 0:
+            return Decision(messages=[following])
+        is_repeated = following is not None
+    if not is_repeated:
+        return Decision(messages=_archive(broker, share_key, letters))
+    replace = msgspec.structs.replace
+    messages = _postpone(broker, share_key, replace(letters, first=first))
+    if first > letters.first:
+        messages += _archive(broker, share_key, replace(letters, last=first - 1))
+    return Decision(messages=messages)
 
 
 def on_unawaited_write_response(
@@ -346,16 +374,17 @@ def release_records(
 
 
 def fire(broker: Broker, name: str) -> Decision:
-    """Release records whose locks have expired."""
+    """Release records whose locks have expired, and write dead letters again."""
     share_key = _parsed_key(name)
     share = find(broker, share_key)
     if share is None:
         return Decision()
+    letters = _send_letters(broker, share_key, share.due_letters(broker.now))
     message = write_request(
         broker, share_key, share.expire(limits_of(broker, share_key[0]), broker.now)
     )
     set_timer(broker, share_key)
-    messages = [message] if message is not None else []
+    messages = [message, *letters] if message is not None else letters
     return Decision(messages=messages, woken=[broker.log_key(*share_key[1:])])
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from brokertwin import places
 from brokertwin.errors import UserError
+from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.partitioning import group_keys
 from brokertwin.settings import Settings
 from brokertwin.sinks import files
@@ -25,11 +26,9 @@ FORMER_FILE_NAME = "brokerstream.json"
 
 LOCK_NAME = "brokertwin.lock"
 FORMAT = 1
-BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", f".{FILE_NAME}.tmp", "lost+found"}
+BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
 """Files that an unused checkpoint directory may contain."""
 
-
-OTHER_CHECKPOINT = "pass another --checkpoint and --prefix"
 CHANGES = {
     "cells": "create another checkpoint with `brokertwin snapshot reshard`",
     "shuffle_partitions": "create another checkpoint with `brokertwin snapshot restore`",
@@ -236,7 +235,7 @@ def _check_directory(checkpoint: Path, mark: str) -> None:
             f"Cannot read the checkpoint {checkpoint}: {error.strerror}.",
             "Pass another --checkpoint, or change the directory's permissions.",
         ) from None
-    if names - BEFORE_FACTS and not names & {mark, FORMER_FILE_NAME}:
+    if names - BEFORE_FACTS - {f".{mark}.tmp"} and not names & {mark, FORMER_FILE_NAME}:
         what = "a checkpoint" if "offsets" in names else "a directory with other files"
         raise UserError(
             f"--checkpoint {checkpoint} is {what}, but not a checkpoint of brokertwin.",
@@ -314,7 +313,7 @@ def _check(
         if was != current:
             raise UserError(
                 f"The checkpoint {checkpoint} was created with {name} = {was}, not {current}.",
-                f"Continue with {name} = {was}, or {CHANGES.get(name, OTHER_CHECKPOINT)}.",
+                f"Continue with {name} = {was}, or {CHANGES.get(name, topics.ANOTHER)}.",
             )
     if missing:
         raise UserError(

@@ -117,7 +117,11 @@ def prepared(
     checkpoint = settings.checkpoint_dir
     with facts.locked(checkpoint):
         names = [name for each in placed for name in each.cells]
-        facts.check(checkpoint, settings, names, topics.check(client, settings))
+        former = facts.read(checkpoint)
+        if former is not None and former.prefix != settings.prefix:
+            former = None  # of other topics, which `facts.check` reports
+        had = former.requests_partitions if former is not None else None
+        facts.check(checkpoint, settings, names, topics.check(client, settings, had))
         torn_logs.mend(checkpoint, say)
         damaged_files.check_metadata(checkpoint)
         _upgrade(checkpoint, say)

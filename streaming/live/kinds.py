@@ -94,6 +94,14 @@ def machine_of(key: EntityKey) -> ObservedEntity:
     return _OF_KEYS[key.kind].machine(key)
 
 
+def machines() -> list[type[ObservedEntity]]:
+    """The classes of all machines, and their bases."""
+    found = [ObservedEntity]
+    for each in found:
+        found += each.__subclasses__()
+    return sorted(found, key=lambda each: each.__name__)
+
+
 PartsOf = Callable[[RecordedExchange, KnownFacts], Parts]
 
 

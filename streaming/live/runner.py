@@ -14,6 +14,7 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.sinks import files
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Interval
 from brokertwin.streaming.job import measures
@@ -21,7 +22,7 @@ from brokertwin.streaming.job.lag import LagReader
 from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
-from brokertwin.streaming.live import remade_topics
+from brokertwin.streaming.live import remade_topics, stored_rows
 from brokertwin.streaming.live.fact_topic import fact_topic
 from brokertwin.streaming.live.modes import FIXED
 from brokertwin.streaming.live.operator import EXCHANGES, LiveFunctions
@@ -76,7 +77,7 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
             checkpoint, or it has other fixed settings.
     """
     with facts.locked(query.checkpoint, FIXED):
-        _fix(query)
+        fix(query)
         torn_logs.mend(query.checkpoint, say)
         admin = topics.admin_client(query.client)
         there = topics.existing(admin, query.client)
@@ -103,26 +104,31 @@ def _check_topics(query: LiveQuery) -> None:
         )
 
 
-def _fix(query: LiveQuery) -> None:
-    """Write the settings that cannot change, or compare them. Raises UserError."""
+def fix(query: LiveQuery) -> None:
+    """Write the settings that cannot change, or compare them and the states' layout.
+
+    Raises:
+        UserError: a setting is another one, or the states cannot be read.
+    """
     fixed = {
         "key": query.mode.value,
         "prefix": query.prefix,
         "shuffle_partitions": query.shuffle_partitions,
     }
-    path = query.checkpoint / FIXED
-    if not path.exists():
-        query.checkpoint.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(fixed))
-        return
-    former = json.loads(path.read_text())
+    path, layout = query.checkpoint / FIXED, stored_rows.layout()
+    former = json.loads(path.read_text()) if path.exists() else {"layout": layout}
     for name, value in fixed.items():
-        if former[name] != value:
+        if former.get(name, value) != value:
             raise UserError(
                 f"The checkpoint {query.checkpoint} was made with {name} = {former[name]}, not"
                 f" {value}.",
                 "Use the former value, or another --checkpoint and --prefix.",
             )
+    if former.get("layout") != layout:
+        stored_rows.check(query.checkpoint)
+    query.checkpoint.mkdir(parents=True, exist_ok=True)
+    with files.replacing(path) as fresh:
+        fresh.write_text(json.dumps({**fixed, "layout": layout}))
 
 
 def run(

@@ -2,17 +2,23 @@
 
 import struct
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from brokertwin.errors import UserError
 from brokertwin.recordings.history.entity import EntityKey
-from brokertwin.streaming.checkpoint import store_files
+from brokertwin.streaming.checkpoint import checkpoint_log, store_files
 from brokertwin.streaming.checkpoint.store_files import ENCODING_VERSION, NotReadable
 from brokertwin.streaming.live import tables
-from brokertwin.streaming.live.entity import LiveEntity
+from brokertwin.streaming.live.entity import LiveEntity, StoredEntity
+from brokertwin.streaming.live.halves import CONNECTION, Connection
+from brokertwin.streaming.live.kinds import machines
 from brokertwin.streaming.live.modes import FIXED, KeyMode
 from brokertwin.streaming.live.operator import Bucket
+from brokertwin.streaming.live.reading import HalfExchange
 from brokertwin.streaming.live.tables import KIND_OF, EntityTable, Values
 
 
@@ -32,14 +38,54 @@ def rows(checkpoint: Path, table: EntityTable, batch: int, partition: int) -> It
     Raises:
         NotReadable: as `store_files.read_rows`.
     """
-    fixed = msgspec.json.decode((checkpoint / FIXED).read_bytes())
-    entities = _of_buckets if fixed["key"] == KeyMode.BUCKET else _of_keys
-    stored = store_files.read_rows(checkpoint, batch, partition)
-    for cluster, key, entity in entities(stored):
+    for cluster, key, entity in _entities(checkpoint, batch, partition):
         if key.kind == KIND_OF[table.name]:
             row = tables.row_of(key, LiveEntity(key, entity).machine)
             if row is not None:
                 yield {"cluster": cluster, **row.values}
+
+
+def layout() -> str:
+    """A hash of the fields and types of all states, which another brokertwin may not read."""
+    types = [StoredEntity, HalfExchange, *machines()]
+    described = repr(msgspec.inspect.multi_type_info(types))
+    return blake2b(described.encode(), digest_size=8).hexdigest()
+
+
+def check(checkpoint: Path) -> None:
+    """Decode all entities of a checkpoint that another brokertwin wrote.
+
+    Raises:
+        UserError: one of them cannot be decoded.
+    """
+    batch = checkpoint_log.committed(checkpoint)
+    try:
+        for partition in range(fixed(checkpoint)["shuffle_partitions"]) if batch >= 0 else ():
+            for _, key, stored in _entities(checkpoint, batch, partition):
+                if key.kind == CONNECTION:
+                    Connection(stored)
+                else:
+                    LiveEntity(key, stored)
+    except (msgspec.MsgspecError, NotReadable, KeyError) as error:
+        raise UserError(
+            f"The checkpoint {checkpoint} was written by another brokertwin, and this one cannot"
+            f" read its state: {error}.",
+            "Continue with the former brokertwin, or start again with another --prefix and"
+            " --checkpoint.",
+        ) from None
+
+
+def fixed(checkpoint: Path) -> Any:
+    """The settings of a checkpoint that cannot change, and its layout."""
+    return msgspec.json.decode((checkpoint / FIXED).read_bytes())
+
+
+def _entities(
+    checkpoint: Path, batch: int, partition: int
+) -> Iterator[tuple[str, EntityKey, bytes]]:
+    """Yield the cluster, key and state of each entity of a shuffle partition."""
+    entities = _of_buckets if fixed(checkpoint)["key"] == KeyMode.BUCKET else _of_keys
+    return entities(store_files.read_rows(checkpoint, batch, partition))
 
 
 def _of_keys(stored: dict[bytes, bytes]) -> Iterator[tuple[str, EntityKey, bytes]]:

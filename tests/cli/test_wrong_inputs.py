@@ -120,6 +120,12 @@ def test_a_file_of_another_kind(
     assert {each.name for each in tmp_path.iterdir()} <= {path.name, ".brokertwin"}
 
 
+def test_the_files_of_a_directory_are_asked_for(tmp_path: Path) -> None:
+    error = fails("audit", str(tmp_path))
+    assert isinstance(error, UserError)
+    assert error.hint == f"Name its files: {tmp_path}/*"
+
+
 AT_ADDRESSES = [
     "offsets show ADDRESS",
     "offsets history ADDRESS g",

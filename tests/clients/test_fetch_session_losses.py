@@ -77,8 +77,7 @@ class Lossy:
 
     def delete(self, topic: str) -> None:
         if topic not in self.gone:
-            deletion = {"topics": [{"topicId": self.ids[topic]}], "timeoutMs": 1000}
-            self.bench.request("DELETE_TOPICS", 6, deletion)
+            self.bench.request("DELETE_TOPICS", 6, topicId=self.ids[topic], timeoutMs=1000)
             self.gone.add(topic)
 
     def create(self, topic: str) -> None:
@@ -136,7 +135,7 @@ class Lossy:
         full = {"sessionEpoch": 0, "topics": [{"topic": "foo", "partitions": partitions}]}
         made = [self.bench.request("FETCH", 12, full)["sessionId"] for _ in range(SLOTS)]
         for session_id in made:
-            self.bench.request("FETCH", 12, {"sessionId": session_id, "sessionEpoch": -1})
+            self.bench.request("FETCH", 12, sessionId=session_id, sessionEpoch=-1)
         if had is not None:
             assert cache(self.bench).session(had.session_id) is None
             self.losses[Loss.EVICTION] += 1

@@ -1,7 +1,5 @@
 """The seed's walk through a fetch session: the client's handler and the broker's cache together."""
 
-from typing import Any
-
 from brokertwin.clients.fetch_session import INITIAL, PartitionData
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.protocol.errors import Error
@@ -63,10 +61,9 @@ def test_step_8_overtaken_request_returns_invalid_fetch_session_epoch() -> None:
     client = client_of(bench, topic_id)
     client.exchange()
     made = client.handler.session_id
-    slow: dict[str, Any] = {"sessionId": made, "sessionEpoch": 1, "maxWaitMs": 500, "minBytes": 1}
-    waiting = bench.send("FETCH", 17, slow)
+    waiting = bench.send("FETCH", 17, sessionId=made, sessionEpoch=1, maxWaitMs=500, minBytes=1)
     assert waiting not in bench.responses
-    bench.request("FETCH", 17, {"sessionId": made, "sessionEpoch": 2})
+    bench.request("FETCH", 17, sessionId=made, sessionEpoch=2)
     assert session(bench, made).epoch == 3
     bench.tick(500)
     late = bench.responses[waiting]["response"]
@@ -130,7 +127,7 @@ def test_example_17_recreated_topic_stays_in_the_same_session() -> None:
     client = client_of(bench, topic_id)
     client.exchange()
     made = client.handler.session_id
-    bench.request("DELETE_TOPICS", 6, {"topics": [{"topicId": topic_id}], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 6, topicId=topic_id, timeoutMs=1000)
     anew = bench.topic("foo", 2)
     client.wanted = {p: PartitionData(0, 0, 1 << 20, anew) for p in (FOO_0, FOO_1)}
     assert client.exchange().is_accepted

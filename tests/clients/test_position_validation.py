@@ -305,9 +305,9 @@ def test_example_46_a_former_leader_names_the_new_leader() -> None:
     reader.read({ORDERS: None})
     world.run(1_000)
     requested = world.networks[reader].requested
-    wanted = [{"topic": TOPIC, "partitions": [0]}]
-    elect = {"electionType": 0, "topicPartitions": wanted, "timeoutMs": 1_000}
-    world.bench.request("ELECT_LEADERS", 2, elect)
+    world.bench.request(
+        "ELECT_LEADERS", 2, electionType=0, topic=TOPIC, partitions=[0], timeoutMs=1_000
+    )
     assert replicas.leader()[0] == 2
     before = requested["METADATA"]
     while reader.metadata.snapshot.partitions[ORDERS].leader_id == 1:
@@ -328,8 +328,7 @@ def test_commits_include_the_epoch_of_the_last_record() -> None:
     assert member.subscription.epochs == {ORDERS: 0}
     member.close(world.now)
     world.run(500)
-    request = {"groups": [{"groupId": "g", "topics": None}], "requireStable": False}
-    response = world.bench.request("OFFSET_FETCH", 9, request)
+    response = world.bench.request("OFFSET_FETCH", 9, groupId="g", topics=None, requireStable=False)
     (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert (partition["committedOffset"], partition["committedLeaderEpoch"]) == (3, 0)
     world.remove(member)

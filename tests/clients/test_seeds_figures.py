@@ -151,7 +151,7 @@ def test_figure_3_consumers_and_workers_are_members_of_groups_at_one_coordinator
         run(6_000)
     run(3_000)
     described = made.world.bench.request(
-        "DESCRIBE_GROUPS", 5, {"groups": ["billing", GROUP]}, broker=coordinator_of(made.world)
+        "DESCRIBE_GROUPS", 5, groups=["billing", GROUP], broker=coordinator_of(made.world)
     )
     reported = {
         group["groupId"]: (group["protocolType"], group["protocolData"], len(group["members"]))

@@ -38,7 +38,7 @@ def test_example_42_a_classic_member_follows_matching_topics() -> None:
     settled(made)
     assert owned(member) == ["orders-eu", "orders-us"]
     made.bench.topic("orders-asia", 1)
-    made.bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders-us"], "timeoutMs": 1_000})
+    made.bench.request("DELETE_TOPICS", 5, topicNames=["orders-us"], timeoutMs=1_000)
     member.metadata.last_successful_refresh_ms -= AGE_MS  # metadata.max.age.ms is over
     settled(made)
     settled(made)
@@ -119,7 +119,7 @@ def test_example_44_in_a_consumer_group_the_coordinator_matches_and_ids_are_look
     assert [at for at, *_ in made.read[member]] == [TopicPartition("orders-eu", 0)]
     assert member.metadata.snapshot.by_topic.keys() == {"orders-eu"}
     made.bench.topic("orders-asia", 1)
-    made.bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders-eu"], "timeoutMs": 1_000})
+    made.bench.request("DELETE_TOPICS", 5, topicNames=["orders-eu"], timeoutMs=1_000)
     made.run(15_000)  # the coordinator looks every ten seconds
     assert owned(member) == ["orders-asia"]
 

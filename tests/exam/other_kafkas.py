@@ -1,12 +1,13 @@
 """Starts other releases of Kafka, for report cards and version notes.
 
-    python -m tests.exam.other_kafkas 3.9.1 DIRECTORY
+    python -m tests.exam.other_kafkas 3.9.1 DIRECTORY [NAME=VALUE…]
 
 The jars are downloaded into the directory. The broker runs until it is stopped by
 `brokertwin kafka stop --data-dir DIRECTORY/broker`.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from brokertwin.kafka_io import jars
@@ -26,8 +27,8 @@ log4j.appender.file.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-def started(version: str, home: Path) -> str:
-    """Start a release of Kafka and return its address."""
+def started(version: str, home: Path, settings: Mapping[str, str]) -> str:
+    """Start a release of Kafka with more broker settings; return its address."""
     is_old = version.startswith("3.")
     binding = RELOAD4J if is_old else jars.BINDING
     release = JarSet("org.apache.kafka", f"kafka_{jars.SCALA_VERSION}", version, also=(binding,))
@@ -36,8 +37,11 @@ def started(version: str, home: Path) -> str:
     log4j = home / "log4j.properties"
     log4j.write_text(LOG4J, encoding="utf-8")
     options = [f"-Dlog4j.configuration=file:{log4j.absolute()}"] if is_old else []
-    return EmbeddedKafka(home / "broker", home, java_options=options).start(SETTINGS)
+    return EmbeddedKafka(home / "broker", home, java_options=options).start(
+        {**SETTINGS, **settings}
+    )
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{started(sys.argv[1], Path(sys.argv[2]))}\n")
+    given = dict(each.split("=", 1) for each in sys.argv[3:])
+    sys.stdout.write(f"{started(sys.argv[1], Path(sys.argv[2]), given)}\n")

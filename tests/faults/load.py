@@ -47,9 +47,9 @@ class Commits:
         self._consumer.close()
 
     def found(self, client: Client) -> int:
-        topic = {"name": self._topic, "partitionIndexes": [0]}
-        group = {"groupId": self._group, "topics": [topic]}
-        response = client.call("OFFSET_FETCH", 8, {"groups": [group]})["groups"][0]
+        response = client.call(
+            "OFFSET_FETCH", 8, groupId=self._group, name=self._topic, partitionIndexes=[0]
+        )["groups"][0]
         return int(response["topics"][0]["partitions"][0]["committedOffset"])
 
 

@@ -181,7 +181,7 @@ class Side:
                 again = partial(admin.call, request.api, version, request.body)
                 wait_until(lambda again=again: not _error_of(again()), request.api)
         wanted = [_acl(who.name, *each) for who in users() for each in who.acls]
-        response = admin.call("CREATE_ACLS", 3, {"creations": wanted})
+        response = admin.call("CREATE_ACLS", 3, creations=wanted)
         assert not any(each["errorCode"] for each in response["results"])
         last = "not-user-describe-tokens"
         with self._logged_in(last) as client:  # its ACLs are the last ones before those of `all`
@@ -220,7 +220,7 @@ class Side:
         with self._logged_in(ADMIN) as admin:
 
             def tokens() -> set[str]:
-                response = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+                response = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, owners=None)
                 return {each["tokenId"] for each in response["tokens"]}
 
             wait_until(lambda: token_id in tokens())

@@ -97,8 +97,10 @@ class Side:
         found.conn = cast(TapedConnection, self.conn).live
         return found
 
-    def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
-        return self.conn.call(api, version, body)
+    def call(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> Any:
+        return self.conn.call(api, version, body, **fields)
 
     def create(self, name: str, configs: dict[str, str]) -> None:
         given = [{"name": key, "value": value} for key, value in configs.items()]

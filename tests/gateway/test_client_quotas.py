@@ -69,8 +69,7 @@ def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
 
 def describe(client: Client, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
     filters = [{"entityType": k, "matchType": t, "match": m} for k, t, m in components]
-    body = {"components": filters, "strict": strict}
-    response = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)
+    response = client.call("DESCRIBE_CLIENT_QUOTAS", 1, components=filters, strict=strict)
     entries = response["entries"]
     for entry in entries or ():
         entry["entity"].sort(key=str)
@@ -500,10 +499,10 @@ def test_quotas_are_described_in_the_order_of_kafkas_maps() -> None:
             for key in keys[: 1 + number % 3]:
                 ops = [{"key": key, "value": 100.0, "remove": False}]
                 entries = [{"entity": entity, "ops": ops}]
-                client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": entries, "validateOnly": False})
-        wanted = [{"entityType": "user", "matchType": 2, "match": None}]
-        body = {"components": wanted, "strict": False}
-        entries = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)["entries"]
+                client.call("ALTER_CLIENT_QUOTAS", 1, entries=entries, validateOnly=False)
+        entries = client.call(
+            "DESCRIBE_CLIENT_QUOTAS", 1, entityType="user", matchType=2, match=None, strict=False
+        )["entries"]
     found = [
         (
             "/".join(f"{part['entityType']}={part['entityName']}" for part in entry["entity"]),

@@ -84,7 +84,7 @@ def create(gateway: Running, name: str, *replicas: list[int]) -> None:
             data = [{"index": number, "records": batch(b"a", b"b")}]
             topics = [{"name": name, "partitionData": data}]
             body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
-            response = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+            response = client.call("PRODUCE", 9, body, transactionalId=None)
             assert response["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
 
@@ -217,7 +217,7 @@ def is_appended(client: Client) -> bool:
 
 
 def has_replicas(replicas: list[int], in_sync: list[int], client: Client) -> bool:
-    (found,) = client.call("METADATA", 12, {"topics": [{"name": "slow"}]})["topics"]
+    (found,) = client.call("METADATA", 12, name="slow")["topics"]
     outputs = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
     return outputs == [(replicas, in_sync)]
 
@@ -289,7 +289,7 @@ def throttled_moves(tool: Tool, send: Send, path: Path) -> list[Any]:
     topic = {"name": "slow", "numPartitions": -1, "replicationFactor": -1}
     topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2]}]
     with send(1) as client:
-        client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+        client.call("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
     everywhere(send, partial(has_replicas, [1, 2], [1, 2]), "the topic is led")
     fill(send, 4)
     hold_everything(send)

@@ -71,7 +71,7 @@ def stable(response: Any) -> Any:
 
 def partitions(client: Client, topic: str) -> dict[int, Any]:
     """Return leader, epoch, replicas and in-sync set of each partition."""
-    (found,) = client.call("METADATA", 12, {"topics": [{"name": topic}]})["topics"]
+    (found,) = client.call("METADATA", 12, name=topic)["topics"]
     return {
         each["partitionIndex"]: (
             each["leaderId"],
@@ -206,7 +206,7 @@ def play(cluster: Cluster, expected: dict[Any, Any]) -> list[list[Any]]:
 
 
 def is_created(client: Client, name: str) -> bool:
-    (found,) = client.call("METADATA", 12, {"topics": [{"name": name}]})["topics"]
+    (found,) = client.call("METADATA", 12, name=name)["topics"]
     return len(found["partitions"]) == len(TOPICS[name])
 
 

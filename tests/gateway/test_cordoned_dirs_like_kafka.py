@@ -61,7 +61,7 @@ class Side:
 
     def dirs(self) -> list[tuple[int, bool, list[tuple[str, int]]]]:
         """Return error, cordoned flag and logs of each directory."""
-        results = self._client.call("DESCRIBE_LOG_DIRS", 5, {"topics": None})["results"]
+        results = self._client.call("DESCRIBE_LOG_DIRS", 5, topics=None)["results"]
         found = {
             each["logDir"]: (
                 each["errorCode"],
@@ -89,9 +89,9 @@ class Side:
 
     def move(self, topic: str, partition: int, disk: int) -> int:
         self.requested.append(["move", topic, partition, disk])
-        topics = [{"name": topic, "partitions": [partition]}]
-        body = {"dirs": [{"path": self._disks[disk], "topics": topics}]}
-        (response,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
+        (response,) = self._client.call(
+            "ALTER_REPLICA_LOG_DIRS", 2, path=self._disks[disk], name=topic, partitions=[partition]
+        )["results"]
         return int(response["partitions"][0]["errorCode"])
 
     def grow(self, topic: str, count: int) -> Any:

@@ -74,10 +74,10 @@ def commit_as_a_zombie(gateway: Running, offset: int) -> int:
 
 def committed(gateway: Running) -> int:
     """Return the coordinator's offset; kafka-python may return an older response."""
-    partitions = {"name": READ.topic, "partitionIndexes": [READ.partition]}
-    group = {"groupId": GROUP, "topics": [partitions]}
     with gateway.client() as client:
-        response = client.call("OFFSET_FETCH", 8, {"groups": [group]})
+        response = client.call(
+            "OFFSET_FETCH", 8, groupId=GROUP, name=READ.topic, partitionIndexes=[READ.partition]
+        )
     return int(response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 

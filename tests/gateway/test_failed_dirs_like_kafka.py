@@ -147,7 +147,7 @@ class Requests:
 
     def look(self) -> None:
         found: dict[str, dict[int, int]] = {name: {} for name in TOPICS}
-        response = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
+        response = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, topics=None)
         for each in response["results"]:
             disk = self.cluster.disks.index(each["logDir"])
             for topic in each["topics"]:
@@ -204,7 +204,7 @@ class Requests:
         """Return leader, epoch and in-sync set of each partition at each broker."""
         known = []
         for client in self.cluster.clients.values():
-            (found,) = client.call("METADATA", 12, {"topics": [{"name": topic}]})["topics"]
+            (found,) = client.call("METADATA", 12, name=topic)["topics"]
             known.append(
                 [
                     (each["leaderId"], each["leaderEpoch"], sorted(each["isrNodes"]))

@@ -91,7 +91,7 @@ def mutilated(draw: st.DrawFn) -> bytes:
 
 def check_alive(running: Running) -> None:
     with running.client() as client:
-        client.call("METADATA", 9, {"topics": []})
+        client.call("METADATA", 9, topics=[])
 
 
 @given(data=mutilated())
@@ -119,7 +119,7 @@ def test_request_with_any_values_gets_a_response_or_is_closed(
     with gateway.client() as client:
         client.send_frame(frame)
         try:
-            client.send("METADATA", 9, {"topics": []})
+            client.send("METADATA", 9, topics=[])
             client.receive()
         except ConnectionError:
             pass

@@ -45,7 +45,7 @@ def test_an_empty_share_group_outlives_an_empty_consumer_group(sides: list[Clien
 def come_and_go(client: Client) -> None:
     """Let a member of each group join and leave, and wait until the consumer group is deleted."""
     client.topic("read")
-    client.call("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": ["shares", "consumes"]})
+    client.call("FIND_COORDINATOR", 6, keyType=0, coordinatorKeys=["shares", "consumes"])
     share = {"groupId": "shares", "memberId": MEMBER, "rackId": None}
     consumer = {"groupId": "consumes", "memberId": MEMBER, "rebalanceTimeoutMs": 60_000}
     join_and_leave(client, "SHARE_GROUP_HEARTBEAT", share)

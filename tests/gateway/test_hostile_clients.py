@@ -23,11 +23,12 @@ from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.protocol import compression
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import API_KEYS
 from tests.gateway.security.test_security import with_sasl
 from tests.support import sasl
 from tests.support.batches import CODECS, batch
 from tests.support.examples import examples
-from tests.support.gateways import KEYS, Client, Running, produce_body, running_gateway
+from tests.support.gateways import Client, Running, produce_body, running_gateway
 from tests.support.goldens import golden
 from tests.support.patience import growing, wait_until
 
@@ -63,7 +64,7 @@ def test_too_long_string_closes_the_connection_like_kafkas(
 
 def check_alive(running: Running) -> None:
     with running.client() as client:
-        client.call("METADATA", 9, {"topics": []})
+        client.call("METADATA", 9, topics=[])
 
 
 # -- connection quotas
@@ -73,11 +74,11 @@ def test_connection_above_the_limit_waits_until_another_closes() -> None:
     with running_gateway({"max.connections": "2"}) as running, ExitStack() as stack:
         first, second = (stack.enter_context(running.client()) for _ in range(2))
         for client in (first, second):
-            client.call("METADATA", 9, {"topics": []})
+            client.call("METADATA", 9, topics=[])
         third = stack.enter_context(running.client())
-        third.send("METADATA", 9, {"topics": []})
+        third.send("METADATA", 9, topics=[])
         wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
-        second.call("METADATA", 9, {"topics": []})
+        second.call("METADATA", 9, topics=[])
         assert not third.has_something()
         first.__exit__()
         assert third.receive()
@@ -87,11 +88,11 @@ def test_connection_above_the_limit_waits_until_another_closes() -> None:
 def test_pending_connection_that_closes_takes_no_place() -> None:
     with running_gateway({"max.connections": "1"}) as running, ExitStack() as stack:
         first = stack.enter_context(running.client())
-        first.call("METADATA", 9, {"topics": []})
+        first.call("METADATA", 9, topics=[])
         with running.client():
             wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
         last = stack.enter_context(running.client())
-        last.send("METADATA", 9, {"topics": []})
+        last.send("METADATA", 9, topics=[])
         wait_until(lambda: len(running.gateway._arrivals.waiting) == 2)
         first.__exit__()
         assert last.receive()
@@ -104,7 +105,7 @@ def test_waiting_connections_are_bounded_and_close_with_the_gateway(
     with ExitStack() as stack:
         running = stack.enter_context(running_gateway({"max.connections": "1"}))
         first, second, third = (stack.enter_context(running.client()) for _ in range(3))
-        first.call("METADATA", 9, {"topics": []})
+        first.call("METADATA", 9, topics=[])
         assert third.is_closed()
         assert not second.has_something()
         running.run(running.gateway.close())
@@ -123,7 +124,7 @@ def test_connections_of_an_address_are_limited(settings: dict[str, str], most: i
     with running_gateway(settings) as running, ExitStack() as stack:
         clients = [stack.enter_context(running.client()) for _ in range(most)]
         for client in clients:
-            client.call("METADATA", 9, {"topics": []})
+            client.call("METADATA", 9, topics=[])
         with running.client() as too_many:
             assert too_many.is_closed()
         clients[0].__exit__()
@@ -137,8 +138,7 @@ def change(client: Client, resource: str, **values: str | None) -> None:
         {"name": name, "configOperation": int(value is None), "value": value}
         for name, value in values.items()
     ]
-    wanted = {"resourceType": 4, "resourceName": resource, "configs": configs}
-    body = {"resources": [wanted], "validateOnly": False}
+    body = {"resourceType": 4, "resourceName": resource, "configs": configs, "validateOnly": False}
     (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
     assert response["errorCode"] == 0, response
 
@@ -148,14 +148,14 @@ def test_altered_connection_limits_apply_and_admit_waiting_connections(name: str
     with running_gateway() as running, running.client() as first:
         change(first, "1", **{name: "2"})
         with running.client() as second, running.client() as third:
-            second.call("METADATA", 9, {"topics": []})
-            third.send("METADATA", 9, {"topics": []})
+            second.call("METADATA", 9, topics=[])
+            third.send("METADATA", 9, topics=[])
             wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
             change(first, "1", **{name: "3"})
             assert third.receive()
             change(first, "1", **{"max.connections.per.ip": "3"})
             with running.client() as fourth:
-                fourth.send("METADATA", 9, {"topics": []})
+                fourth.send("METADATA", 9, topics=[])
                 change(first, "1", **{name: None})
                 assert fourth.is_closed(), "more than three of an address"
             overrides = {"max.connections.per.ip.overrides": "127.0.0.1:4,nowhere.invalid:9"}
@@ -169,9 +169,9 @@ def test_altered_connection_limits_apply_and_admit_waiting_connections(name: str
 def test_listener_limit_applies_from_the_start() -> None:
     name = "listener.name.plaintext.max.connections"
     with running_gateway({name: "1"}) as running, running.client() as first:
-        first.call("METADATA", 9, {"topics": []})
+        first.call("METADATA", 9, topics=[])
         with running.client() as second:
-            second.send("METADATA", 9, {"topics": []})
+            second.send("METADATA", 9, topics=[])
             wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
     with pytest.raises(UserError, match=name.rpartition("max")[2]):
         GatewayLimits.of({name: "many"})
@@ -181,10 +181,10 @@ def test_each_broker_counts_its_own_connections() -> None:
     with running_gateway({"max.connections": "1"}, brokers=2) as running, ExitStack() as stack:
         clients = [stack.enter_context(running.client(broker)) for broker in (1, 2)]
         for client in clients:
-            client.call("METADATA", 9, {"topics": []})
+            client.call("METADATA", 9, topics=[])
         change(clients[1], "2", **{"max.connections": "2"})
-        stack.enter_context(running.client(2)).call("METADATA", 9, {"topics": []})
-        stack.enter_context(running.client(1)).send("METADATA", 9, {"topics": []})
+        stack.enter_context(running.client(2)).call("METADATA", 9, topics=[])
+        stack.enter_context(running.client(1)).send("METADATA", 9, topics=[])
         wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
 
 
@@ -219,7 +219,7 @@ def test_idle_connections_take_little_memory_and_do_not_delay_others(gateway: Ru
 
 def test_partial_frame_is_kept_as_received_and_dropped_after_the_idle_time() -> None:
     with running_gateway({"connections.max.idle.ms": "400"}) as running, running.client() as half:
-        half.send_bytes(struct.pack(">ih", 100 * MIB, KEYS["PRODUCE"]) + b"x" * 1000)
+        half.send_bytes(struct.pack(">ih", 100 * MIB, API_KEYS["PRODUCE"]) + b"x" * 1000)
         wait_until(lambda: running.gateway.connections == 1)
         assert half.is_closed()
 
@@ -233,8 +233,7 @@ def request_much(client: Client, written: bytes) -> None:
     client.topic("wide", max_message_bytes=str(2 * size))
     assert client.produce("wide", written)["errorCode"] == 0
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2 * size}
-    topics = [{"topic": "wide", "partitions": [wanted]}]
-    client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
+    client.send("FETCH", 12, wanted, maxBytes=2 * size, sessionEpoch=-1, topic="wide")
 
 
 @contextmanager
@@ -344,8 +343,8 @@ def test_password_guessing_does_not_delay_other_logins(tmp_path: Path) -> None:
             sasl.handshake(guesser, sasl.PLAIN)
         for number, guesser in enumerate(guessers):
             message = sasl.plain(password=f"guess {number}")
-            guesser.send("SASL_AUTHENTICATE", 2, {"authBytes": message})
-        inside.call("METADATA", 9, {"topics": []})
+            guesser.send("SASL_AUTHENTICATE", 2, authBytes=message)
+        inside.call("METADATA", 9, topics=[])
         with running.client() as late:
             assert sasl.log_in(late)["errorCode"] == 0
         for guesser in guessers:
@@ -362,7 +361,7 @@ def test_unauthenticated_connection_buffers_one_frame(tmp_path: Path) -> None:
             large.send_bytes(struct.pack(">i", 524_289))
             assert large.is_closed()
         with running.client() as requests:
-            requests.send("METADATA", 9, {"topics": []})
+            requests.send("METADATA", 9, topics=[])
             assert requests.is_closed()
         with running.client() as producer:
             producer.send("PRODUCE", 9, produce_body("any", batch(b"x")))

@@ -63,14 +63,16 @@ class Side:
         self._masks: dict[bytes, bytes] = {}
         self._requested: list[str] = []
 
-    def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    def call(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> dict[str, Any]:
         """Return the response, retrying passing errors."""
         if self._requested[-1:] != [f"{api} {version}"]:  # not a poll
             self._requested.append(f"{api} {version}")
         found: list[dict[str, Any]] = []
 
         def is_completed() -> bool:
-            found.append(self._clients[self._broker].call(api, version, body))
+            found.append(self._clients[self._broker].call(api, version, body, **fields))
             return not RETRIABLE.intersection(codes(found[-1]))
 
         wait_until(is_completed, f"{api} is answered")
@@ -90,7 +92,7 @@ class Side:
             self._mask(uuid_bytes(created["topics"][0]["topicId"]))
         self.coordinator("g", 0)
         for offset in range(3):
-            self.call("OFFSET_COMMIT", 8, {"groupId": "g", **offsets(offset, "said")})
+            self.call("OFFSET_COMMIT", 8, offsets(offset, "said"), groupId="g")
         self._join("joined")
         self.coordinator("t", 1)
         body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
@@ -144,8 +146,7 @@ class Side:
         member = {"groupId": group, "memberId": given, "generationId": joined["generationId"]}
         assigned = [{"memberId": given, "assignment": b"all"}]
         self.call("SYNC_GROUP", 4, member | {"assignments": assigned})
-        left = {"groupId": group, "members": [{"memberId": given}]}
-        self.call("LEAVE_GROUP", 4, left)
+        self.call("LEAVE_GROUP", 4, groupId=group, memberId=given)
 
     def _transaction(self, producer: dict[str, Any], commits: bool) -> None:
         self.coordinator("t", 1)
@@ -157,11 +158,11 @@ class Side:
             for name, numbers in (("payments", [4, 0, 3, 1]), ("orders", [1, 0]))
         ]
         self.call("ADD_PARTITIONS_TO_TXN", 3, named)
-        self.call("ADD_OFFSETS_TO_TXN", 3, {**producer, "groupId": "g"})
+        self.call("ADD_OFFSETS_TO_TXN", 3, producer, groupId="g")
         self.coordinator("g", 0)
-        self.call("TXN_OFFSET_COMMIT", 3, {**producer, "groupId": "g", **offsets(7, "of t", 2)})
+        self.call("TXN_OFFSET_COMMIT", 3, producer, **offsets(7, "of t", 2), groupId="g")
         self.coordinator("t", 1)
-        self.call("END_TXN", 3, {**producer, "committed": commits})
+        self.call("END_TXN", 3, producer, committed=commits)
         body = {"transactionalIds": ["t"]}
 
         def is_complete() -> bool:

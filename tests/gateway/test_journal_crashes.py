@@ -13,7 +13,7 @@ from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
 from brokertwin.protocol.frames import RequestFrame, encode_request, read_request
 from brokertwin.protocol.generated.produce import ProduceRequest
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check as check_cell
 from brokertwin.state.cell.restart_image import columns_at_rest
@@ -26,7 +26,6 @@ from brokertwin.state.logs import log as logs
 from tests.support.batches import START, batch
 from tests.support.crashing_disks import CrashError, CrashingDisk, Lost
 
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 COMPACTED_FROM = 3_000
 FILE_BYTES = 400
 """Size of a file of batches; four fit into it."""
@@ -61,7 +60,7 @@ def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
 
 
 def edge_request(api: str, version: int, body: dict[str, Any]) -> EdgeRequest:
-    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
+    header = {"requestApiKey": API_KEYS[api], "requestApiVersion": version, "correlationId": 1}
     read = read_request(encode_request(RequestFrame(header, body)), RequestHeader)
     return EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", *read)
 

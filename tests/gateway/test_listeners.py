@@ -121,7 +121,7 @@ def test_users_can_be_altered_through_an_added_listener(tmp_path: Path) -> None:
             assert altered(client, listeners=SECOND.format(port)) == 0
         wait_until(lambda: running.gateway._added.of(1) != [])
         with Client(Address(HOST, port)) as client:
-            found = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, {"users": None})
+            found = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, users=None)
             assert [each["user"] for each in found["results"]] == [USER]
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from brokertwin.protocol.frames import decode_response
+from brokertwin.protocol.kafka_apis import API_KEYS as KEYS
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from tests.support.gateways import KEYS, Client
+from tests.support.gateways import Client
 from tests.support.goldens import golden, source_of
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.schedules import Cluster, OurCluster, our_cluster, real_cluster

@@ -122,7 +122,7 @@ def is_shared(members: list[Member]) -> bool:
 
 def group_type(gateway: Running) -> str:
     with gateway.client() as client:
-        listed = client.call("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+        listed = client.call("LIST_GROUPS", 5, statesFilter=[], typesFilter=[])
     return next(str(each["groupType"]) for each in listed["groups"] if each["groupId"] == GROUP)
 
 
@@ -240,7 +240,7 @@ def test_group_upgrades_to_the_new_protocol_and_back(tmp_path: Path) -> None:
         with capturing(gateway.bootstrap, tmp_path / "moved.jsonl") as recorded:
             fill(gateway, GROUP, PARTITIONS)
             with gateway.client() as client:
-                named = client.call("METADATA", 12, {"topics": [{"name": GROUP}]})
+                named = client.call("METADATA", 12, name=GROUP)
             through: Any = recorded
             old: list[Member] = [PythonMember(through, GROUP), ConfluentMember(through, GROUP)]
             poll_until(old, lambda read: len(set(read)) == RECORDS and is_shared(old))

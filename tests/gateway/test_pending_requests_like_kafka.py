@@ -16,7 +16,8 @@ import pytest
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import decode_response
-from tests.support.gateways import KEYS, Client
+from brokertwin.protocol.kafka_apis import API_KEYS
+from tests.support.gateways import Client
 from tests.support.goldens import golden, source_of
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.pending_requests import COORDINATOR, FOLLOWER, Question, World
@@ -158,12 +159,12 @@ class Pending:
         self.waited_ms = 0
         self._began_ms = began_ms
         self._client = Client(address, PATIENCE_S)
-        self._client.call("METADATA", 12, {"topics": []})  # the broker has accepted the connection
+        self._client.call("METADATA", 12, topics=[])  # the broker has accepted the connection
         self._client.send(request.api, request.version, request.body)
 
     def is_done(self, now_ms: int) -> bool:
         if self.response is None and self._client.has_something():
-            key, version = KEYS[self.request.api], self.request.version
+            key, version = API_KEYS[self.request.api], self.request.version
             self.response = decode_response(key, version, self._client.receive())[1]
             self.waited_ms = now_ms - self._began_ms
             self._client.close()
@@ -221,7 +222,7 @@ class OurPlayer(Player):
 
     def _look(self) -> None:
         """Send a request that the broker handles after the earlier ones, at the current time."""
-        self._looking.call("METADATA", 12, {"topics": []})
+        self._looking.call("METADATA", 12, topics=[])
 
     def _let_pass(self, is_over: Callable[[], bool]) -> None:
         def is_over_by_now() -> bool:

@@ -121,9 +121,7 @@ def test_list_offsets_continues_behind_deleted_first_records(client: Client) -> 
     client.topic("deleted")
     client.produce("deleted", batch(b"a", b"b", timestamps=[START + 90, START]))
     client.produce("deleted", batch(b"c", b"d", timestamps=[START, START + 80]))
-    partition = {"partitionIndex": 0, "offset": 1}
-    topics = [{"name": "deleted", "partitions": [partition]}]
-    client.call("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
+    client.call("DELETE_RECORDS", 2, name="deleted", partitionIndex=0, offset=1, timeoutMs=1000)
     found = client.list_offset("deleted", START + 60)
     assert (found["offset"], found["timestamp"]) == (3, START + 80)
 
@@ -147,12 +145,9 @@ def test_bytes_of_refused_and_deleted_batches_are_deleted(gateway: Running, clie
         assert client.produce("gone", repeated)["baseOffset"] == 0
     client.produce("gone", batch(b"c"))
     assert len(gateway.engine._store) == kept + 2
-    partition = {"partitionIndex": 0, "offset": 1}
-    topics = [{"name": "gone", "partitions": [partition]}]
-    client.call("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
+    client.call("DELETE_RECORDS", 2, name="gone", partitionIndex=0, offset=1, timeoutMs=1000)
     assert len(gateway.engine._store) == kept + 1
-    body = {"topics": [{"topicId": topic_id, "name": None}], "timeoutMs": 30000}
-    deleted = client.call("DELETE_TOPICS", 6, body)
+    deleted = client.call("DELETE_TOPICS", 6, topicId=topic_id, name=None, timeoutMs=30000)
     assert deleted["responses"][0]["errorCode"] == Error.NONE
     assert len(gateway.engine._store) == kept
 
@@ -163,7 +158,7 @@ def test_bytes_of_refused_and_deleted_batches_are_deleted(gateway: Running, clie
 def test_responses_are_in_request_order(client: Client) -> None:
     client.topic("order")
     ids = [client.send("PRODUCE", 9, produce_body("order", batch(b"x"))) for _ in range(20)]
-    ids += [client.send("METADATA", 9, {"topics": None}) for _ in range(3)]
+    ids += [client.send("METADATA", 9, topics=None) for _ in range(3)]
     ids += [client.send("PRODUCE", 9, produce_body("order", batch(b"x"))) for _ in range(5)]
     assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
 
@@ -174,8 +169,8 @@ def test_long_poll_delays_requests_of_its_connection_only(gateway: Running) -> N
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
         body = {"minBytes": 1, "topics": [{"topic": "poll", "partitions": [wanted]}]}
         first.send("FETCH", 12, {**body, "maxWaitMs": LONG_WAIT_MS, "sessionEpoch": -1})
-        first.send("METADATA", 9, {"topics": []})
-        second.call("METADATA", 9, {"topics": []})
+        first.send("METADATA", 9, topics=[])
+        second.call("METADATA", 9, topics=[])
         assert not first.has_something()
         second.produce("poll", batch(b"ends the poll"))
         assert [struct.unpack(">i", first.receive()[:4])[0] for _ in range(2)] == [1, 2]
@@ -275,7 +270,7 @@ def test_periodic_identical_requests_are_pipelined() -> None:
             for _ in range(5)
             for (api, version), body in REPEATED.items()
         ]
-        ids.append(client.send("METADATA", 9, {"topics": []}))
+        ids.append(client.send("METADATA", 9, topics=[]))
         assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
         assert 4 <= running.engine.most_in_flight <= 8
 
@@ -327,15 +322,14 @@ def test_dead_letter_is_an_error_response(
         monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
     response = client.produce("any", batch(b"a"), partition=3)
     assert (response["index"], response["errorCode"]) == (3, error)
-    (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
+    (topic,) = client.call("METADATA", 9, name="any")["topics"]
     assert (topic["name"], topic["errorCode"]) == ("any", error)
     client.send("PRODUCE", 9, produce_body("any", batch(b"a"), acks=0))
     assert client.is_closed()
 
 
 def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client) -> None:
-    software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    response = client.call("API_VERSIONS", 3, software)
+    response = client.call("API_VERSIONS", 3, clientSoftwareName="a", clientSoftwareVersion="1")
     listed = {each["apiKey"]: each for each in response["apiKeys"]}
     served = {key for key, api in SERVED.items() if api.kafka.last >= 0} - UNNAMED
     assert listed.keys() == served | ITS_OWN
@@ -351,8 +345,7 @@ def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client)
 
 
 def test_group_features_are_listed_with_their_apis(client: Client) -> None:
-    software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    response = client.call("API_VERSIONS", 4, software)
+    response = client.call("API_VERSIONS", 4, clientSoftwareName="a", clientSoftwareVersion="1")
     supported = {each["name"] for each in response["supportedFeatures"]}
     finalized = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert finalized["transaction.version"] == 2
@@ -372,7 +365,7 @@ def test_api_versions_can_be_retried_after_an_unsupported_version(
     correlation, body = decode_response(18, 0, client.receive())
     assert (correlation, body["errorCode"]) == (77, Error.UNSUPPORTED_VERSION)
     assert [each["apiKey"] for each in body["apiKeys"]] == [18]
-    assert client.call("API_VERSIONS", 4, {"clientSoftwareName": "a", "clientSoftwareVersion": "1"})
+    assert client.call("API_VERSIONS", 4, clientSoftwareName="a", clientSoftwareVersion="1")
 
 
 @pytest.mark.parametrize(
@@ -389,10 +382,10 @@ def test_api_versions_can_be_retried_after_an_unsupported_version(
 )
 def test_malformed_frame_closes_its_connection_only(gateway: Running, data: bytes) -> None:
     with gateway.client() as bad, gateway.client() as good:
-        good.call("METADATA", 9, {"topics": []})
+        good.call("METADATA", 9, topics=[])
         bad.send_bytes(data)
         assert bad.is_closed()
-        good.call("METADATA", 9, {"topics": []})
+        good.call("METADATA", 9, topics=[])
 
 
 @pytest.mark.parametrize(("host", "error"), [("127.0.0.1", 29), ("10.1.2.3", 0)])
@@ -470,7 +463,7 @@ def test_idle_time_can_be_disabled(idle_ms: str, is_closed: bool) -> None:
         if is_closed:
             assert idle.is_closed()
         else:
-            idle.call("METADATA", 9, {"topics": []})
+            idle.call("METADATA", 9, topics=[])
 
 
 def test_gateway_stops_reading_from_a_client_that_does_not_read() -> None:
@@ -482,7 +475,7 @@ def test_gateway_stops_reading_from_a_client_that_does_not_read() -> None:
     ):
         client.topic("slow", partitions=50)
         sender = threading.Thread(
-            target=lambda: [client.send("METADATA", 9, {"topics": None}) for _ in range(count)]
+            target=lambda: [client.send("METADATA", 9, topics=None) for _ in range(count)]
         )
         sender.start()
         time.sleep(0.5)
@@ -503,7 +496,7 @@ def addresses_of(response: dict[str, Any]) -> dict[int, tuple[str, int]]:
 def test_metadata_has_the_address_of_each_broker() -> None:
     with running_gateway(brokers=3) as running, running.client() as client:
         client.topic("spread", partitions=6)
-        response = client.call("METADATA", 9, {"topics": [{"name": "spread"}]})
+        response = client.call("METADATA", 9, name="spread")
         assert addresses_of(response) == running.addresses
         leaders = {each["leaderId"] for each in response["topics"][0]["partitions"]}
         assert leaders == {1, 2, 3}
@@ -520,7 +513,7 @@ def test_metadata_has_the_address_of_each_broker() -> None:
 def test_wrong_broker_returns_the_leader() -> None:
     with running_gateway(brokers=2) as running, running.client() as client:
         client.topic("led")
-        topics = client.call("METADATA", 9, {"topics": [{"name": "led"}]})["topics"]
+        topics = client.call("METADATA", 9, name="led")["topics"]
         leader = topics[0]["partitions"][0]["leaderId"]
         with running.client(3 - leader) as other:
             response = other.call("PRODUCE", 10, produce_body("led", batch(b"a")))
@@ -536,7 +529,7 @@ def test_advertised_address_replaces_the_bound_one() -> None:
     with running_gateway(brokers=2, advertise=outside) as running:
         port = running.gateway._servers[1].sockets[0].getsockname()[1]
         with Client(Address("127.0.0.1", port)) as client:
-            response = client.call("METADATA", 9, {"topics": []})
+            response = client.call("METADATA", 9, topics=[])
         assert addresses_of(response) == {1: outside, 2: ("kafka.example.org", 7001)}
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from brokertwin.gateway import slices
 from brokertwin.protocol.frames import RequestFrame, encode_request
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.protocol.primitives import MalformedError
 from tests.support.commits import commit
 from tests.support.examples import examples
-from tests.support.gateways import KEYS, Running, running_gateway
+from tests.support.gateways import Running, running_gateway
 
 MIB = 1 << 20
 
@@ -37,7 +38,7 @@ NUMBERS = st.lists(st.integers(0, 5), unique=True, max_size=6)
 
 def request(api: str, version: int, body: dict[str, Any]) -> RequestFrame:
     header = {
-        "requestApiKey": KEYS[api],
+        "requestApiKey": API_KEYS[api],
         "requestApiVersion": version,
         "correlationId": 1,
         "clientId": "tester",
@@ -110,7 +111,7 @@ def ordered(value: Any) -> Any:
 def test_slices_give_the_response_of_the_whole(
     gateway: Running, asked: RequestFrame, items: int
 ) -> None:
-    name = next(name for name, key in KEYS.items() if key == asked.api_key)
+    name = next(name for name, key in API_KEYS.items() if key == asked.api_key)
     with gateway.client() as client, pytest.MonkeyPatch.context() as patched:
         whole = client.call(name, asked.version, asked.body)
         patched.setattr(slices, "SLICED_BYTES", 0)
@@ -170,9 +171,9 @@ def test_a_request_without_records_above_the_limit_ends_before_it_is_received(
     api: str, gateway: Running
 ) -> None:
     with gateway.client() as client:
-        head = (slices.bytes_max(KEYS[api], 2**30) + 1).to_bytes(4, "big") + KEYS[api].to_bytes(
-            2, "big"
-        )
+        head = (slices.bytes_max(API_KEYS[api], 2**30) + 1).to_bytes(4, "big") + API_KEYS[
+            api
+        ].to_bytes(2, "big")
         client.send_bytes(head)
         assert client.is_closed()
 

@@ -218,7 +218,7 @@ def five_members_of_both_protocols(gateway: Running, recording: Path) -> int:
     with capturing(gateway.bootstrap, recording) as recorded:
         fill(gateway, GROUP, GROUP_PARTITIONS)
         with gateway.client(timeout_s=PATIENCE_S) as client:
-            named = client.call("METADATA", 12, {"topics": [{"name": GROUP}]})
+            named = client.call("METADATA", 12, name=GROUP)
         through: Any = recorded
         of_python, of_librdkafka = (
             time_outs(client, "consumers") for client in ("kafka-python", "librdkafka")
@@ -264,7 +264,7 @@ def test_requests_of_all_connections_share_micro_batches(job: RunningJob, gatewa
     clients = [gateway.client(timeout_s=PATIENCE_S) for _ in range(20)]
     before = job.batches()
     for client in clients:
-        client.send("METADATA", 9, {"topics": []})
+        client.send("METADATA", 9, topics=[])
     for client in clients:
         client.receive()
     assert job.batches() - before <= 3
@@ -365,7 +365,7 @@ def test_restarted_job_loses_and_repeats_no_records(job: RunningJob, gateway: Ru
         stream = Stream(gateway.bootstrap, "restarted")
         stream.wait_for(1)
         job.stop()
-        client.send("METADATA", 9, {"topics": []})
+        client.send("METADATA", 9, topics=[])
         job.start()
         assert len(client.receive()) > 0
         stream.wait_for(20)

@@ -63,7 +63,7 @@ def test_replica_that_missed_the_sealing_leads_with_the_sealed_bytes(
                     0,
                     records[61:],
                 )
-            client.call("DELETE_TOPICS", 5, {"topicNames": [TOPIC], "timeoutMs": 1000})
+            client.call("DELETE_TOPICS", 5, topicNames=[TOPIC], timeoutMs=1000)
         intervene("start-broker", leader)
         intervene("start-broker", third)
         assert isinstance(gateway.engine, LocalEngine)

@@ -10,20 +10,18 @@ from brokertwin.protocol.generated.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
-
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
     traffic = Traffic()
     partitions = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate([0, 1, 1])]
     fetched = {"errorCode": 0, "responses": [{"partitions": partitions}, {"partitions": []}]}
-    traffic.count(KEYS["FETCH"], fetched, 0.004)
+    traffic.count(API_KEYS["FETCH"], fetched, 0.004)
     old = [{"name": "t", "resultsByPartition": [{"partitionErrorCode": 47}]}]
-    traffic.count(KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
+    traffic.count(API_KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
     assert traffic.responses_by_name == {"FETCH": 1, "ADD_PARTITIONS_TO_TXN": 1}
     assert traffic.errors_by_name == {
         "FETCH": {"OFFSET_OUT_OF_RANGE": 2},
@@ -37,14 +35,14 @@ def test_errors_of_shared_response_parts_count_in_each_response() -> None:
     shared = MetadataResponseTopic(error_code=3, partitions=partitions)
     response = MetadataResponse(topics=[shared, MetadataResponseTopic(error_code=3)])
     for _ in range(2):
-        assert traffic.count(KEYS["METADATA"], response, 0.001) == [3, 3, 5]
+        assert traffic.count(API_KEYS["METADATA"], response, 0.001) == [3, 3, 5]
     counted = {"UNKNOWN_TOPIC_OR_PARTITION": 4, "LEADER_NOT_AVAILABLE": 2}
     assert traffic.errors_by_name == {"METADATA": counted}
 
 
 def test_unsent_response_counts_without_an_error() -> None:
     traffic = Traffic()
-    traffic.count(KEYS["PRODUCE"], None, 0.0)
+    traffic.count(API_KEYS["PRODUCE"], None, 0.0)
     assert (traffic.responses_by_name, traffic.errors) == ({"PRODUCE": 1}, {})
 
 
@@ -55,13 +53,13 @@ def test_time_is_in_the_first_class_whose_bound_it_does_not_exceed(
     seconds: float, place: int
 ) -> None:
     traffic = Traffic()
-    traffic.count(KEYS["FETCH"], None, seconds)
+    traffic.count(API_KEYS["FETCH"], None, seconds)
     assert traffic.times_by_name["FETCH"].classes.index(1) == place
 
 
 def test_errors_are_those_that_kafka_counts() -> None:
-    assert error_paths(KEYS["CREATE_TOPICS"]) == (("topics", "errorCode"),)
-    assert ("responses", "partitions", "errorCode") in error_paths(KEYS["FETCH"])
+    assert error_paths(API_KEYS["CREATE_TOPICS"]) == (("topics", "errorCode"),)
+    assert ("responses", "partitions", "errorCode") in error_paths(API_KEYS["FETCH"])
 
 
 def looked_at(gateway: Running) -> Status:
@@ -78,8 +76,7 @@ def looked_at(gateway: Running) -> Status:
 def test_running_gateway_shows_its_clients_and_its_state() -> None:
     with running_gateway(brokers=2) as gateway, gateway.client() as client:
         client.topic("orders", 3)
-        body = {"topics": [{"name": "nowhere"}], "allowAutoTopicCreation": False}
-        client.call("METADATA", 12, body)
+        client.call("METADATA", 12, name="nowhere", allowAutoTopicCreation=False)
         client.call("API_VERSIONS", 0, {})
         found = looked_at(gateway)
         assert found.gateway is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import placement, topics
@@ -79,6 +79,19 @@ def test_another_partition_count_is_rejected(bench: JobBench, topic: str, count:
     with pytest.raises(UserError, match=message) as refused:
         prepare(bench, **{f"{topic}_partitions": 5})
     assert f"{topic}_partitions = {count}" in refused.value.hint
+
+
+@pytest.mark.parametrize("partitions", [3, 5], ids="settings_of_{}".format)
+def test_requests_with_more_partitions_than_the_checkpoint_are_rejected_for_good(
+    bench: JobBench, tmp_path: Path, partitions: int
+) -> None:
+    prepare(bench)
+    admin, name = topics.admin_client(bench.client), f"{bench.prefix}.requests"
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(PATIENCE_S)
+    with pytest.raises(UserError, match="has 5 partitions, but had 3 when the ch") as refused:
+        prepare(bench, requests_partitions=partitions)
+    assert topics.ANOTHER in refused.value.hint
+    prepare(bench, prefix=f"{bench.prefix}z", checkpoint=tmp_path / "another")
 
 
 def test_a_checkpoint_of_other_cells_clusters_or_topics_is_rejected(bench: JobBench) -> None:

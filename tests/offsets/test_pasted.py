@@ -1,5 +1,6 @@
 """Committed offsets in the output of other tools."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -440,6 +441,20 @@ def test_output_without_committed_offsets_says_what_has_them(line: str, why: str
 
 def _no_cluster(address: str) -> ClientProperties:
     raise AssertionError(address)
+
+
+def test_a_cut_file_is_reported(tmp_path: Path) -> None:
+    lines = (
+        f"[parcels,scans,{number}]::OffsetAndMetadata(offset=6, {TEXT}{AT}, expireTimestamp=None)\n"
+        for number in range(9_999)
+    )
+    whole = gzip.compress("".join(lines).encode())
+    warnings: list[str] = []
+    for name, content in (("whole.gz", whole), ("cut.gz", whole[: len(whole) // 2])):
+        file = tmp_path / name
+        file.write_bytes(content)
+        assert OffsetSource(str(file), _no_cluster, warnings.append).committed(())[SCANS] == 6
+    assert "cut.gz: the compressed data has no end" in warnings[0]
 
 
 def show(tmp_path: Path, name: str, text: str, *groups: str) -> dict[OffsetKey, int]:

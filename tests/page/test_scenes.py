@@ -15,8 +15,9 @@ from brokertwin.page.assembly import ASSETS
 from brokertwin.page.browser import SCENES
 from brokertwin.page.scenes import Player, SceneError, error_codes
 from brokertwin.protocol.errors import error_name
+from brokertwin.protocol.kafka_apis import API_KEYS
 from tests.support.batches import batch
-from tests.support.gateways import KEYS, Client, decode_response
+from tests.support.gateways import Client, decode_response
 from tests.support.goldens import IS_LIVE, real_broker, tape
 from tests.support.patience import wait_until
 from tests.support.schedules import SETTINGS, real_cluster
@@ -261,7 +262,7 @@ class Real:
         return _outcome(response)
 
     def _decoded(self, step: Step, client: Client) -> Any:
-        _, response = decode_response(KEYS[step["api"]], step["version"], client.receive())
+        _, response = decode_response(API_KEYS[step["api"]], step["version"], client.receive())
         return response
 
     def _client(self, step: Step) -> Client:
@@ -284,7 +285,7 @@ class Real:
 
 
 def _described(client: Client) -> dict[tuple[str, int], tuple[int, list[int]]]:
-    topics = client.call("METADATA", 12, {"topics": None})["topics"]
+    topics = client.call("METADATA", 12, topics=None)["topics"]
     return {
         (topic["name"], each["partitionIndex"]): (each["leaderId"], sorted(each["isrNodes"]))
         for topic in topics

@@ -140,7 +140,7 @@ def test_the_offsets_of_a_cell_are_the_rows_of_its_snapshot(tmp_path: Path) -> N
     bench = Bench(offsets_topic_replication_factor=1)
     bench.topic("a", 2)
     for _ in range(2):
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g/1"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g/1"])
     wanted = [
         {
             "partitionIndex": partition,

@@ -37,12 +37,11 @@ def wait_for_coordinator(bootstrap: str) -> None:
 
     def is_there(group: str) -> bool:
         with client_at(bootstrap) as client:
-            found = client.call("FIND_COORDINATOR", 2, {"key": group, "keyType": 0})
+            found = client.call("FIND_COORDINATOR", 2, key=group, keyType=0)
         if found["errorCode"]:
             return False
-        request = {"groupId": group, "generationId": 1, "memberId": "nobody"}
         with Client(Address(found["host"], found["port"])) as client:
-            beat = client.call("HEARTBEAT", 3, request)
+            beat = client.call("HEARTBEAT", 3, groupId=group, generationId=1, memberId="nobody")
         return bool(beat["errorCode"] == Error.UNKNOWN_MEMBER_ID)
 
     for each in GROUPS:

@@ -1,4 +1,4 @@
-"""Bodies of Kafka's messages: with every field of a version, or with any values, for hypothesis."""
+"""Bodies of Kafka's messages: of chosen fields, with every field of a version, with any values."""
 
 import base64
 import itertools
@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokertwin.protocol.schemas import MESSAGES, Field
+from brokertwin.protocol.kafka_apis import API_KEYS
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES, Field
 
 _INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -20,6 +21,45 @@ _INTEGERS = {
 NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ELEMENTS_MAX = 2
+
+_OF_EDGES = {"batches", "recordsError", "recordsSeen"}
+"""What an event has in place of the records of a partition (`tests/wire/overlay.py`)."""
+
+
+def request_body(
+    api: str | int, version: int, body: dict[str, Any] | None, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Put each field where the API's schema has it; the items above it are lists of one.
+
+    `topic="a", partition=0, fetchOffset=5` is one topic with one partition. A name at several
+    places goes to the outermost, then to the first; a struct or list is taken as it is. `body` may
+    have anything. Raises TypeError if the API has none of `fields` in any version.
+    """
+    key = API_KEYS.get(api) if isinstance(api, str) else api
+    left = {**(body or {}), **fields}
+    if key not in API_NAMES:
+        return left
+    schema = MESSAGES[f"{API_NAMES[key]}Request"]
+    placed = _placed(schema.fields, version, left)
+    if unknown := (fields.keys() & left.keys()) - _names(schema.fields):
+        raise TypeError(f"{schema.name} has no {', '.join(sorted(unknown))}")
+    return left | placed
+
+
+def _placed(fields: tuple[Field, ...], version: int, left: dict[str, Any]) -> dict[str, Any]:
+    present = [field for field in fields if version in field.versions]
+    body = {field.name: left.pop(field.name) for field in present if field.name in left}
+    if any(field.type == "records" for field in fields):
+        body |= {name: left.pop(name) for name in _OF_EDGES & left.keys()}
+    for field in present:
+        inner = {} if field.name in body else _placed(field.fields, version, left)
+        if inner:
+            body[field.name] = [inner] if field.is_array else inner
+    return body
+
+
+def _names(fields: tuple[Field, ...]) -> set[str]:
+    return {field.name for field in fields}.union(*(_names(field.fields) for field in fields))
 
 
 def bodies(name: str, version: int) -> st.SearchStrategy[dict[str, Any]]:

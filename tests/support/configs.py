@@ -31,15 +31,19 @@ class Real:
         host, _, port = bootstrap.rpartition(":")
         self.client = Client(Address(host, int(port)))
 
-    def request(self, api: str, version: int, body: dict[str, Any]) -> Any:
-        return self.client.call(api, version, body)
+    def request(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> Any:
+        return self.client.call(api, version, body, **fields)
 
 
 class EdgelessClient(Client):
     """A connection that leaves out settings which depend on the machine."""
 
-    def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        response = super().call(api, version, body)
+    def call(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        response = super().call(api, version, body, **fields)
         if api == "DESCRIBE_CONFIGS":
             response["results"] = without_edge(response["results"])
         return response

@@ -20,7 +20,7 @@ class ConsumerBench(Bench):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"offsets_topic_num_partitions": 1, **settings})
         self.ids = {"foo": self.topic("foo", 6), "bar": self.topic("bar", 3)}
-        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
 
     def beat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> Any:
         """The response to a heartbeat; `fields` by Kafka's names, `owned` is by topic name."""

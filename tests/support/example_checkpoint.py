@@ -57,11 +57,10 @@ def quiet() -> RecordingBench:
     """Events of the cluster that keeps everything open."""
     bench = RecordingBench(QUIET)
     topic_id = bench.topic("orders", 2)
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["classic", "modern"]})
+    bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["classic", "modern"])
     join = {"groupId": "classic", "protocolType": "consumer", "memberId": ""}
     join |= {"sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 60_000}
-    protocols = [{"name": "range", "metadata": ""}]
-    joining = bench.send("JOIN_GROUP", 3, {**join, "protocols": protocols}, connection="c2")
+    joining = bench.send("JOIN_GROUP", 3, join, name="range", metadata="", connection="c2")
     bench.tick(3000)
     member = bench.responses[joining]["response"]["memberId"]
     sync = {"groupId": "classic", "generationId": 1, "memberId": member}
@@ -70,18 +69,17 @@ def quiet() -> RecordingBench:
     beat |= {"subscribedTopicNames": ["orders"], "topicPartitions": []}
     bench.request("CONSUMER_GROUP_HEARTBEAT", 1, beat)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    topics = [{"topicId": topic_id, "partitions": [wanted]}]
-    bench.request("FETCH", 13, {"sessionEpoch": 0, "maxWaitMs": 0, "topics": topics})
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [TRANSACTION]})
+    bench.request("FETCH", 13, wanted, sessionEpoch=0, maxWaitMs=0, topicId=topic_id)
+    bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[TRANSACTION])
     init = {"transactionalId": TRANSACTION, "transactionTimeoutMs": 900_000}
     init |= {"producerId": -1, "producerEpoch": -1}
     bench.request("INIT_PRODUCER_ID", 4, init)  # fetches a block of producer ids
     producer = bench.request("INIT_PRODUCER_ID", 4, init)
     ids = producer["producerId"], producer["producerEpoch"]
     batch = header(3, *ids, 0, isTransactional=True, maxTimestamp=START)
-    written = [{"name": "orders", "partitionData": [{"index": 1, "batches": [batch]}]}]
-    body = {"transactionalId": TRANSACTION, "acks": -1, "topicData": written}
-    [response] = bench.request("PRODUCE", 12, body)["responses"]
+    [response] = bench.request(
+        "PRODUCE", 12, transactionalId=TRANSACTION, acks=-1, name="orders", index=1, batches=[batch]
+    )["responses"]
     assert response["partitionResponses"][0]["errorCode"] == 0, response
     return bench
 

@@ -19,15 +19,14 @@ from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.server import Gateway
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import RequestFrame, decode_response, encode_request
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.state.configs.broker_config import parse
+from tests.support.bodies import request_body
 from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
 CLUSTER = "tested"
 TIMEOUT_S = PATIENCE_S
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
-"""The keys of APIs, by their names."""
 
 _SIZE = struct.Struct(">i")
 
@@ -128,22 +127,28 @@ class Client:
     def close(self) -> None:
         self._socket.close()
 
-    def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        correlation_id = self.send(api, version, body)
-        found, response = decode_response(KEYS[api], version, self.receive())
+    def call(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        """Send a request and return its response; `fields` as `request_body` takes them."""
+        correlation_id = self.send(api, version, body, **fields)
+        found, response = decode_response(API_KEYS[api], version, self.receive())
         assert found == correlation_id
         return response
 
-    def send(self, api: str, version: int, body: dict[str, Any] | None = None) -> int:
+    def send(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> int:
         """Send a request; gives back its correlation id."""
+        body = request_body(api, version, body, fields)
         self._count += 1
         header = {
-            "requestApiKey": KEYS[api],
+            "requestApiKey": API_KEYS[api],
             "requestApiVersion": version,
             "correlationId": self._count,
             "clientId": self.name,
         }
-        self.send_frame(encode_request(RequestFrame(header, body or {})))
+        self.send_frame(encode_request(RequestFrame(header, body)))
         return self._count
 
     def send_frame(self, frame: bytes) -> None:
@@ -218,12 +223,9 @@ class Client:
     ) -> dict[str, Any]:
         """Fetch from an offset; returns the partition's response."""
         wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": max_bytes}
-        body = {
-            "maxBytes": max_bytes,
-            "sessionEpoch": -1,
-            "topics": [{"topic": topic, "partitions": [wanted]}],
-        }
-        found: dict[str, Any] = self.call("FETCH", 12, body)["responses"][0]["partitions"][0]
+        found: dict[str, Any] = self.call(
+            "FETCH", 12, wanted, maxBytes=max_bytes, sessionEpoch=-1, topic=topic
+        )["responses"][0]["partitions"][0]
         return found
 
     def list_offset(

@@ -37,6 +37,7 @@ from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
+from tests.support.bodies import request_body
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S
 
@@ -95,12 +96,16 @@ class TapedConnection(Client):
         self._track, self._live = track, live
         self._sent: list[Any] = []
 
-    def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> Any:
+    def call(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> Any:
+        body = request_body(api, version, body, fields)
+
         def send() -> Any:
             assert self._live is not None
-            return self._live.call(api, version, body or {})
+            return self._live.call(api, version, body)
 
-        return self._track.response([api, version, body or {}], send)
+        return self._track.response([api, version, body], send)
 
     @property
     def live(self) -> Connection:
@@ -112,9 +117,12 @@ class TapedConnection(Client):
         """Return the same connection, recorded on another track."""
         return TapedConnection(track, self._live)
 
-    def send(self, api: str, version: int, body: dict[str, Any] | None = None) -> int:
+    def send(
+        self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
+    ) -> int:
         """Send a request whose response is received later; returns 0."""
-        self._sent = [api, version, body or {}]
+        body = request_body(api, version, body, fields)
+        self._sent = [api, version, body]
         if self._live is not None:
             self._raw().send(api, version, body)
         return 0

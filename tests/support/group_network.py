@@ -289,15 +289,13 @@ class GroupNetwork:
         self.written[partition] = offset
 
     def members_of_group(self) -> set[str]:
-        body = {"groups": [GROUP]}
-        described = self.bench.request("DESCRIBE_GROUPS", 5, body)["groups"][0]
+        described = self.bench.request("DESCRIBE_GROUPS", 5, groups=[GROUP])["groups"][0]
         return {member["memberId"] for member in described["members"]}
 
     def committed(self) -> dict[TopicPartition, int]:
         """Offsets stored by the coordinator."""
         topic = {"name": TOPIC, "partitionIndexes": list(range(PARTITIONS))}
-        body = {"groups": [{"groupId": GROUP, "topics": [topic]}]}
-        response = self.bench.request("OFFSET_FETCH", 9, body)["groups"][0]
+        response = self.bench.request("OFFSET_FETCH", 9, groupId=GROUP, topics=[topic])["groups"][0]
         return {
             TopicPartition(TOPIC, each["partitionIndex"]): each["committedOffset"]
             for topic in response["topics"]

@@ -18,7 +18,7 @@ class GroupBench(Bench):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"offsets_topic_num_partitions": 1, **settings})
         self.topic(TOPIC, 2)
-        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
 
     def after(self, milliseconds: int) -> "GroupBench":
         self.tick(milliseconds)
@@ -109,7 +109,7 @@ class GroupBench(Bench):
         return request_id not in self.responses
 
     def state(self) -> str:
-        described = self.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})
+        described = self.request("DESCRIBE_GROUPS", 5, groups=[GROUP])
         return str(described["groups"][0]["groupState"])
 
     def stable(self, *clients: str, **options: Any) -> list[str]:

@@ -22,5 +22,5 @@ class Guarded(Bench):
         acl = {"resourceType": resource_type, "resourceName": name, "principal": ALICE}
         acl |= {"resourcePatternType": PatternType.LITERAL, "host": "*"}
         acl |= {"operation": operation, "permissionType": 3}
-        response = self.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+        response = self.request("CREATE_ACLS", 3, creations=[acl], principal=ADMIN)
         assert [each["errorCode"] for each in response["results"]] == [0]

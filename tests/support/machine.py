@@ -2,19 +2,20 @@
 
 bench = Bench(num_partitions=3)
 bench.topic("orders")
-bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+bench.request("METADATA", 12, name="orders")
 """
 
 from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.state.cell import check
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from tests.support.bodies import request_body
 
 CLUSTER = "bench"
 START = 1_700_000_000_000
@@ -23,7 +24,11 @@ START = 1_700_000_000_000
 CHECKED_ALL, CHECKED_EVERY = 50, 20
 """The invariants are checked after each of the first events, then after every twentieth."""
 
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+_OF_EVENTS = {
+    *("id", "cluster", "broker", "time", "connection", "principal", "principalIsAsserted", "host"),
+    *("listener", "nonce", "replyTo", "requestHeader", "choices", "isHeld"),
+}
+"""Fields of an event; a test gives those of a request with the same name in a list or struct."""
 
 
 def header(count: int = 1, *producer: int, size: int = 70, **fields: Any) -> dict[str, Any]:
@@ -89,23 +94,24 @@ class Bench:
         self._handled = 0
 
     def request(
-        self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
+        self, api: str | int, version: int, body: dict[str, Any] | None = None, **fields: Any
     ) -> Any:
         """The response to a request, or None while it waits (and for acks 0).
 
-        `event` overrides fields of the event, by Kafka's names. Raises RefusedError where it
-        becomes a dead letter.
+        `fields` are those of the event, and of the body, as `request_body` takes them. Raises
+        RefusedError where the event becomes a dead letter.
         """
-        event_id = self.send(api, version, body, **event)
+        event_id = self.send(api, version, body, **fields)
         if self.dead_letters(self.last):
             raise RefusedError(self.dead_letters(self.last))
         return self.responses.get(event_id, {}).get("response")
 
     def send(
-        self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
+        self, api: str | int, version: int, body: dict[str, Any] | None = None, **fields: Any
     ) -> str:
         """Hands over a request, whatever becomes of it; gives back its id."""
-        key = _KEYS[api] if isinstance(api, str) else api
+        key = API_KEYS[api] if isinstance(api, str) else api
+        event = {name: fields.pop(name) for name in _OF_EVENTS & fields.keys()}
         self._count += 1
         event_id = str(event.get("id", f"r{self._count}"))
         header = {
@@ -123,7 +129,7 @@ class Bench:
                 "connection": "c1",
                 "nonce": f"nonce-{self._count}",
                 "requestHeader": header,
-                "request": body or {},
+                "request": request_body(api, version, body, fields),
                 **event,
             }
         )

@@ -342,7 +342,7 @@ class Network:
         self.producer.on_response(self.now, reply.outgoing.request_id, response)
 
     def _learn(self) -> None:
-        response = self.bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
+        response = self.bench.request("METADATA", 12, name=TOPIC)
         partitions = {}
         for known in response["topics"][0]["partitions"]:
             where = TopicPartition(TOPIC, known["partitionIndex"])

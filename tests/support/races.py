@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.comparison import Comparer, ComparisonOutcome
@@ -26,8 +26,6 @@ START = 1_700_000_000_000
 CLUSTER = "race"
 TOPIC = "orders"
 SETTINGS = BrokerSettings(auto_create_topics_enable=False)
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class TimedRequest(NamedTuple):
@@ -113,7 +111,7 @@ def _exchange(requests: TimedRequest, response: Any, last_broker: int) -> Exchan
         end=START + requests.at + requests.takes,
         broker=last_broker if requests.api == "CREATE_TOPICS" else 1,
         header=RequestHeader(
-            _KEYS[requests.api], requests.version, request_api_key_name=requests.api
+            API_KEYS[requests.api], requests.version, request_api_key_name=requests.api
         ),
         request=msgspec.Raw(msgspec.json.encode(requests.body)),
         response=response,

@@ -42,7 +42,7 @@ class Replicas:
         given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
         wanted = {"name": TOPIC, "configs": given, "numPartitions": -1, "replicationFactor": -1}
         wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
-        response = self.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+        response = self.bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
         assert response["topics"][0]["errorCode"] == 0, response
         self.topic_id = str(response["topics"][0]["topicId"])
         self._waiting: list[str] = []
@@ -104,8 +104,7 @@ class Replicas:
     def eligible(self) -> tuple[int, list[int], list[int], list[int]]:
         """Leader, in-sync set, eligible replicas and last known leader as sent to clients."""
         alive = next(each for each in self.bench.settings.brokers if not self.is_stopped(each))
-        body = {"topics": [{"name": TOPIC}]}
-        response = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body, broker=alive)
+        response = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, name=TOPIC, broker=alive)
         found = response["topics"][0]["partitions"][0]
         assert found["errorCode"] == 0
         named = ("isrNodes", "eligibleLeaderReplicas", "lastKnownElr")
@@ -153,8 +152,7 @@ class Replicas:
         leader = self.partition().leader
         alive = [each for each in BROKERS if not self.is_stopped(each)]
         broker = leader if leader in alive else alive[0]
-        wanted = {"topics": [{"name": TOPIC}]}
-        response = self.bench.request("METADATA", 12, wanted, broker=broker)
+        response = self.bench.request("METADATA", 12, name=TOPIC, broker=broker)
         return list(response["topics"][0]["partitions"][0]["isrNodes"])
 
     def log(self, broker: int) -> Log:
@@ -180,9 +178,7 @@ class Replicas:
 
     def latest(self, replica_id: int = -1) -> int:
         """End of the records that a client can read."""
-        wanted = {"partitionIndex": 0, "timestamp": -1}
-        topics = [{"name": TOPIC, "partitions": [wanted]}]
-        body = {"replicaId": replica_id, "topics": topics}
+        body = {"replicaId": replica_id, "name": TOPIC, "partitionIndex": 0, "timestamp": -1}
         response = self.bench.request("LIST_OFFSETS", 7, body, broker=self.partition().leader)
         return int(response["topics"][0]["partitions"][0]["offset"])
 

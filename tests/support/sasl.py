@@ -16,11 +16,11 @@ def plain(user: str = USER, password: str = PASSWORD, authorization: str = "") -
 
 
 def handshake(client: Client, mechanism: str, version: int = 1) -> dict[str, Any]:
-    return client.call("SASL_HANDSHAKE", version, {"mechanism": mechanism})
+    return client.call("SASL_HANDSHAKE", version, mechanism=mechanism)
 
 
 def authenticate(client: Client, message: bytes, version: int = 2) -> dict[str, Any]:
-    return client.call("SASL_AUTHENTICATE", version, {"authBytes": message})
+    return client.call("SASL_AUTHENTICATE", version, authBytes=message)
 
 
 def token(response: dict[str, Any]) -> bytes:

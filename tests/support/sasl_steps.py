@@ -194,7 +194,7 @@ def _versions(client: Talker) -> object:
 
 
 def _is_served(client: Talker) -> object:
-    return sorted(client.call("METADATA", 9, {"topics": []}))
+    return sorted(client.call("METADATA", 9, topics=[]))
 
 
 VERSIONS, IS_SERVED = Step(["versions"], _versions), Step(["is served"], _is_served)

@@ -15,7 +15,7 @@ class ShareBench(Bench):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"offsets_topic_num_partitions": 1, **settings})
         self.ids = {"foo": self.topic("foo", 3), "bar": self.topic("bar", 2)}
-        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
 
     def beat(
         self, member: str, epoch: int, *topics: str, rack: str | None = None, **event: Any

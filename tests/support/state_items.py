@@ -8,14 +8,12 @@ BATCH = header(3, 7, 1, 0, size=90, baseTimestamp=START, maxTimestamp=START, mag
 def something_of_every_kind() -> Bench:
     bench = Bench()
     bench.topic("orders", 2)
-    partition = {"index": 1, "batches": [BATCH]}
-    topic = {"name": "orders", "partitionData": [partition]}
-    bench.request("PRODUCE", 9, {"acks": -1, "topicData": [topic]})
+    bench.request("PRODUCE", 9, acks=-1, name="orders", index=1, batches=[BATCH])
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
     fetch = {"sessionEpoch": 0, "topics": [{"topic": "orders", "partitions": [wanted]}]}
-    bench.request("FETCH", 12, {**fetch, "maxWaitMs": 0})
-    bench.request("FETCH", 12, {**fetch, "sessionEpoch": -1, "maxWaitMs": 500, "minBytes": 1})
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+    bench.request("FETCH", 12, fetch, maxWaitMs=0)
+    bench.request("FETCH", 12, fetch, sessionEpoch=-1, maxWaitMs=500, minBytes=1)
+    bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
     committed = {"partitionIndex": 1, "committedOffset": 3, "committedMetadata": "note"}
     body = {
         "groupId": "g",
@@ -25,7 +23,7 @@ def something_of_every_kind() -> Bench:
     }
     bench.request("OFFSET_COMMIT", 8, body)
     for _ in range(2):
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=["t"])
         init = {"transactionalId": "t", "transactionTimeoutMs": 1000}
         holder = bench.request("INIT_PRODUCER_ID", 2, init)
     added = {

@@ -44,7 +44,7 @@ def create_topic(gateway: Running, **configs: str) -> None:
 
 def partitions(gateway: Running, broker: int) -> list[dict[str, Any]]:
     with gateway.client(broker, PATIENCE_S) as client:
-        response = client.call("METADATA", 9, {"topics": [{"name": TOPIC}]})
+        response = client.call("METADATA", 9, name=TOPIC)
     return list(response["topics"][0]["partitions"])
 
 

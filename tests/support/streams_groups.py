@@ -81,7 +81,7 @@ class StreamsBench(Bench):
         super().__init__(**{"offsets_topic_num_partitions": 1, "given": given, **settings})
         self.topic("foo", 4)
         self.topic("bar", 2)
-        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:
         """The response to a heartbeat; `fields` by Kafka's names."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.replay.recording import Exchange
@@ -15,7 +15,6 @@ START = 1_772_366_400_000
 """12:00:00 in UTC."""
 
 TOOK_MS = 5
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TOPIC, GROUP, PRODUCER = "orders", "billing", 7
 
 
@@ -23,7 +22,7 @@ def exchange(
     at: int, client: str, api: str, requested: Any, response: Any, end: int = 0, broker: int = 1
 ) -> Exchange:
     """One exchange; `at` and `end` are ms after `START`, and `h:AT` is its place."""
-    head = RequestHeader(KEYS[api], 12, correlation_id=at, client_id=client)
+    head = RequestHeader(API_KEYS[api], 12, correlation_id=at, client_id=client)
     raw = msgspec.Raw(msgspec.json.encode(requested))
     times = START + at, START + (end or at + TOOK_MS)
     return Exchange(f"h:{at}", *times, broker, head, raw, response, True, "c", "User:ANONYMOUS")

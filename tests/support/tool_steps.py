@@ -115,11 +115,11 @@ class Clients:
         with Client(Address(host, int(port))) as client:
 
             def is_there() -> bool:
-                found.update(client.call("FIND_COORDINATOR", 2, {"key": "hung", "keyType": 1}))
+                found.update(client.call("FIND_COORDINATOR", 2, key="hung", keyType=1))
                 return bool(found["errorCode"] == 0)
 
             wait_until(is_there, "there is a coordinator")
-            metadata = client.call("METADATA", 12, {"topics": [{"name": "notes"}]})
+            metadata = client.call("METADATA", 12, name="notes")
         addresses = {e["nodeId"]: Address(e["host"], e["port"]) for e in metadata["brokers"]}
         (leader,) = [
             each["leaderId"]
@@ -136,7 +136,7 @@ class Clients:
         with Client(addresses[leader]) as client:
             ids = {"pid": found["producerId"], "epoch": found["producerEpoch"], "seq": 0}
             body = produce_body("notes", numbered(txn=True, time=START, **ids))
-            response = client.call("PRODUCE", 9, {**body, "transactionalId": "hung"})
+            response = client.call("PRODUCE", 9, body, transactionalId="hung")
             (partition,) = response["responses"][0]["partitionResponses"]
             assert partition["errorCode"] == 0, response
             self.hanging_from = partition["baseOffset"]

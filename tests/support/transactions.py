@@ -34,7 +34,7 @@ class TransactionBench(Bench):
     def __init__(self, has_producer_ids: bool = True, **settings: Any) -> None:
         super().__init__(**settings)
         for key_type in (0, 1):
-            self.request("FIND_COORDINATOR", 4, {"keyType": key_type, "coordinatorKeys": ["x"]})
+            self.request("FIND_COORDINATOR", 4, keyType=key_type, coordinatorKeys=["x"])
         for broker in self.settings.brokers if has_producer_ids else []:
             body = {"transactionalId": None, "transactionTimeoutMs": 0}
             self.request("INIT_PRODUCER_ID", 4, body, broker=broker)
@@ -146,20 +146,18 @@ class TransactionBench(Bench):
         partition: int = 0,
         **fields: Any,
     ) -> int:
-        committed = {
-            "partitionIndex": partition,
-            "committedOffset": offset,
-            "committedMetadata": fields.pop("metadata", ""),
-        }
-        body = {
-            "transactionalId": name,
-            "groupId": group,
-            "producerId": holder[0],
-            "producerEpoch": holder[1],
-            "topics": [{"name": TOPIC, "partitions": [committed]}],
-            **fields,
-        }
-        response = self.request("TXN_OFFSET_COMMIT", version, body)
+        response = self.request(
+            "TXN_OFFSET_COMMIT",
+            version,
+            transactionalId=name,
+            groupId=group,
+            producerId=holder[0],
+            producerEpoch=holder[1],
+            name=TOPIC,
+            partitionIndex=partition,
+            committedOffset=offset,
+            **{"committedMetadata": "", **fields},
+        )
         return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     def committed_offset(
@@ -173,7 +171,7 @@ class TransactionBench(Bench):
         return part["errorCode"], part["committedOffset"]
 
     def described(self, name: str = "t1") -> dict[str, Any]:
-        response = self.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]})
+        response = self.request("DESCRIBE_TRANSACTIONS", 0, transactionalIds=[name])
         described: dict[str, Any] = response["transactionStates"][0]
         return described
 

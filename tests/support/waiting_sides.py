@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from brokertwin.protocol.frames import decode_response
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import API_KEYS
 from tests.support.classic_walks import WAITING, ClassicWalk
 from tests.support.gateways import Client
 from tests.support.goldens import IS_LIVE
@@ -18,7 +18,6 @@ from tests.support.patience import wait_until
 from tests.support.stepped_clock import SteppedClock
 from tests.support.walk_sides import Body, Side, Sides, Step
 
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 GHOST = {"memberId": "nobody", "generationId": 1}
 WITHOUT = ("Dead", "Empty")
 """States of groups without members."""
@@ -70,14 +69,16 @@ class WaitingSide:
         looking = self._looking = self._looking or self.side.direct()
         looking.call("API_VERSIONS", 0, {})
         if IS_LIVE:
-            looking.call("HEARTBEAT", 0, {"groupId": self._walk.group, **GHOST})
+            looking.call("HEARTBEAT", 0, GHOST, groupId=self._walk.group)
         step = Step("DESCRIBE_GROUPS", 6, {"groups": [self._walk.group]})
         response = looking.call(step.api, step.version, step.body)
         (self.group,) = self.side.shown(step, response, [])["groups"]
         for place, connection in self._connections.items():
             if place in self.requested and connection.has_something():
                 step = self.requested.pop(place)
-                _, response = decode_response(_KEYS[step.api], step.version, connection.receive())
+                _, response = decode_response(
+                    API_KEYS[step.api], step.version, connection.receive()
+                )
                 self.come[place] = step, response
 
     def is_to_respond(self) -> bool:

@@ -115,8 +115,7 @@ class Side:
     def delete(self, names: Iterable[str]) -> None:
         there = [name for name, count in self.partition_counts(names).items() if count]
         if there:
-            body = {"topicNames": there, "timeoutMs": 30_000}
-            self._client.call("DELETE_TOPICS", 5, body)
+            self._client.call("DELETE_TOPICS", 5, topicNames=there, timeoutMs=30_000)
             self.wait_for(dict.fromkeys(there, 0))
 
     def begin(self, groups: list[str], settings: Mapping[str, str]) -> None:
@@ -182,8 +181,8 @@ class Side:
             body = body.replace(f'"id:{name}"', f'"{ident}"')
         return self.shown(step, self._client.call(step.api, step.version, json.loads(body)), names)
 
-    def call(self, api: str, version: int, body: Body) -> Body:
-        return self._client.call(api, version, body)
+    def call(self, api: str, version: int, body: Body | None = None, **fields: Any) -> Body:
+        return self._client.call(api, version, body, **fields)
 
     def shown(self, step: Step, reported: Body, names: list[str]) -> Body:
         response = json.dumps(reported, default=_whole_batches)

@@ -65,8 +65,7 @@ def test_sessions(bench: Bench) -> None:
     used = Bench()
     used.cell = bench.cell.copy()
     used.now = START + 7
-    fetch = {"sessionId": row["sessionId"], "sessionEpoch": 1, "topics": [], "maxWaitMs": 0}
-    used.request("FETCH", 12, fetch)
+    used.request("FETCH", 12, sessionId=row["sessionId"], sessionEpoch=1, topics=[], maxWaitMs=0)
     later = one(used, ItemKind.SESSIONS)
     assert (later["creationMs"], later["lastUsedMs"], later["epoch"]) == (START, START + 7, 2)
 

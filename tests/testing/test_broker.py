@@ -61,9 +61,9 @@ def test_records_of_a_long_log_are_complete_except_deleted_ones(
         kafka_broker.produce("orders", str(number))
     assert len(kafka_broker.records("orders")) == count
     with connect(kafka_broker) as client:
-        partitions = [{"partitionIndex": 0, "offset": count - 2}]
-        topics = [{"name": "orders", "partitions": partitions}]
-        client.call("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
+        client.call(
+            "DELETE_RECORDS", 2, name="orders", partitionIndex=0, offset=count - 2, timeoutMs=1000
+        )
     assert [record.offset for record in kafka_broker.records("orders", 0)] == [count - 2, count - 1]
 
 
@@ -82,8 +82,8 @@ def test_requests_are_returned_as_received(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders")
     kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
     with connect(kafka_broker) as client:
-        client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
-        client.call("METADATA", 12, {"topics": []})
+        client.call("METADATA", 12, name="orders")
+        client.call("METADATA", 12, topics=[])
     failed, plain = kafka_broker.requests("Metadata", client="tester")
     assert failed["request"]["topics"][0]["name"] == "orders"
     assert failed["response"]["topics"][0]["errorCode"] == Error.LEADER_NOT_AVAILABLE
@@ -111,7 +111,7 @@ def test_a_rule_can_be_limited_to_a_client_or_broker(kafka_broker: KafkaBroker) 
     only = kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, broker=1, client="tester")
     kafka_broker.create_topic("orders")
     with connect(kafka_broker) as client:
-        client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+        client.call("METADATA", 12, name="orders")
         assert client.call("DESCRIBE_CLUSTER", 1)["errorCode"] == 31
     assert (others.hits, only.hits) == (0, 1)
 
@@ -232,7 +232,7 @@ def test_the_test_itself_has_all_permissions(kafka_broker: KafkaBroker) -> None:
     kafka_broker.produce("orders", "one")
     assert kafka_broker.coordinator("g") == 1
     with connect(kafka_broker) as client:
-        response = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+        response = client.call("METADATA", 12, name="orders")
     assert response["topics"][0]["errorCode"] == Error.TOPIC_AUTHORIZATION_FAILED
 
 

@@ -38,7 +38,7 @@ def partition(index: int, data: bytes | None = None) -> dict[str, Any]:
 
 
 def produce(client: Client, *topics: dict[str, Any], acks: int = -1) -> dict[str, Any]:
-    return client.call("PRODUCE", 9, {"acks": acks, "timeoutMs": 1000, "topicData": list(topics)})
+    return client.call("PRODUCE", 9, acks=acks, timeoutMs=1000, topicData=list(topics))
 
 
 def codes(response: dict[str, Any]) -> dict[tuple[str, int], int]:
@@ -188,7 +188,7 @@ def test_metadata_returns_brokers_and_errors_of_topics(
     kafka_broker.create_topic("payments")
     for wanted in (None, [{"name": "orders"}, {"name": "payments"}]):
         kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
-        response = client.call("METADATA", 12, {"topics": wanted})
+        response = client.call("METADATA", 12, topics=wanted)
         found = {topic["name"]: topic["errorCode"] for topic in response["topics"]}
         assert (found["orders"], found["payments"]) == (Error.LEADER_NOT_AVAILABLE, 0)
         assert len(response["brokers"]) == 1
@@ -198,7 +198,7 @@ def test_metadata_without_topics_cannot_return_an_error(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     trouble = kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
-    client.call("METADATA", 12, {"topics": []})
+    client.call("METADATA", 12, topics=[])
     assert trouble.hits == 0
 
 
@@ -206,8 +206,8 @@ def test_a_failing_topic_in_metadata_is_not_created(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
-    client.call("METADATA", 12, {"topics": [{"name": "new"}], "allowAutoTopicCreation": True})
-    known = client.call("METADATA", 12, {"topics": None})["topics"]
+    client.call("METADATA", 12, name="new", allowAutoTopicCreation=True)
+    known = client.call("METADATA", 12, topics=None)["topics"]
     assert [topic["name"] for topic in known if not topic["isInternal"]] == []
 
 
@@ -217,8 +217,7 @@ def test_a_partition_of_a_groups_offsets_fails(kafka_broker: KafkaBroker, client
     kafka_broker.fail_next(
         "OFFSET_FETCH", "COORDINATOR_LOAD_IN_PROGRESS", topic="orders", partition=1
     )
-    wanted = {"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0, 1]}]}
-    response = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})
+    response = client.call("OFFSET_FETCH", 8, groupId="g", name="orders", partitionIndexes=[0, 1])
     (group,) = response["groups"]
     partitions = {p["partitionIndex"]: p["errorCode"] for p in group["topics"][0]["partitions"]}
     assert partitions == {0: 0, 1: Error.COORDINATOR_LOAD_IN_PROGRESS}

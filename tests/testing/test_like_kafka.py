@@ -49,7 +49,7 @@ def create_on(client: Client, broker: int) -> None:
 
 
 def partitions_of(client: Client, topic_name: str) -> dict[int, dict[str, Any]]:
-    (topic,) = client.call("METADATA", 12, {"topics": [{"name": topic_name}]})["topics"]
+    (topic,) = client.call("METADATA", 12, name=topic_name)["topics"]
     return {partition["partitionIndex"]: partition for partition in topic["partitions"]}
 
 
@@ -70,9 +70,9 @@ def until_led_by(
 
 
 def produce(client: Client, value: bytes, version: int = 10) -> dict[str, Any]:
-    data = [{"index": 0, "records": batch(value)}]
-    body = {"acks": -1, "timeoutMs": 5000, "topicData": [{"name": TOPIC, "partitionData": data}]}
-    response = client.call("PRODUCE", version, body)
+    response = client.call(
+        "PRODUCE", version, acks=-1, timeoutMs=5000, name=TOPIC, index=0, records=batch(value)
+    )
     (partition,) = response["responses"][0]["partitionResponses"]
     named = ("errorCode", "baseOffset", "currentLeader")
     return {name: partition[name] for name in named if name in partition}
@@ -80,7 +80,7 @@ def produce(client: Client, value: bytes, version: int = 10) -> dict[str, Any]:
 
 def fetch(client: Client, offset: int, **wanted: int) -> list[dict[str, Any]]:
     """Return Fetch responses before and since leaders are included (KIP-951)."""
-    (topic,) = client.call("METADATA", 12, {"topics": [{"name": TOPIC}]})["topics"]
+    (topic,) = client.call("METADATA", 12, name=TOPIC)["topics"]
     partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000, **wanted}
     topics = [{"topic": TOPIC, "topicId": topic["topicId"], "partitions": [partition]}]
     body = {"maxBytes": 10_000, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
@@ -198,7 +198,7 @@ def play_group(clients: Clients, second: Clients, move: Move) -> Responses:
     responses["at the new one"] = until_completed(lambda: heartbeat(at_new, member), *LOADING)
     responses["at the old one"] = until_completed(lambda: heartbeat(at_old, member), Error.NONE)
     responses["offsets"] = committed(at_new), committed(at_old)
-    (described,) = at_new.call("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
+    (described,) = at_new.call("DESCRIBE_GROUPS", 5, groups=[GROUP])["groups"]
     responses["described"] = described["groupState"], len(described["members"])
     return responses
 
@@ -222,8 +222,7 @@ def in_the_double() -> Responses:
 def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
     """Move a partition through a real controller."""
     wanted = {"partitionIndex": partition, "replicas": [leader]}
-    body = {"timeoutMs": 30_000, "topics": [{"name": topic, "partitions": [wanted]}]}
-    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, body)
+    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, wanted, timeoutMs=30_000, name=topic)
     assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
 

@@ -51,8 +51,8 @@ def test_a_newer_api_versions_request_gets_the_versions_of_api_versions(
 @pytest.mark.kafka_broker(version="2.8", topics=["orders"])
 def test_a_version_that_the_release_lacks_closes_the_connection(kafka_broker: KafkaBroker) -> None:
     with connect(kafka_broker) as client:
-        assert client.call("METADATA", 11, {"topics": []})["brokers"]
-        client.send("METADATA", 12, {"topics": []})
+        assert client.call("METADATA", 11, topics=[])["brokers"]
+        client.send("METADATA", 12, topics=[])
         assert client.is_closed()
 
 

@@ -20,15 +20,14 @@ class Member:
         host, _, port = broker.bootstrap.rpartition(":")
         self._client = Client(Address(host, int(port)))
         self._name, self._epoch = name, 0
-        self._client.call("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self._client.call("FIND_COORDINATOR", 6, keyType=0, coordinatorKeys=[GROUP])
         self._assigned: list[Any] = []
         beat = {"groupId": GROUP, "memberId": name, "subscribedTopicNames": ["orders"]}
         epoch = 0
 
         def is_assigned() -> bool:
             nonlocal epoch
-            fields = {**beat, "memberEpoch": epoch}
-            response = self._client.call("SHARE_GROUP_HEARTBEAT", 1, fields)
+            response = self._client.call("SHARE_GROUP_HEARTBEAT", 1, beat, memberEpoch=epoch)
             epoch = response["memberEpoch"]
             broker.advance_time(1_000)  # the least time between two assignments
             self._assigned = (response["assignment"] or {"topicPartitions": []})["topicPartitions"]
@@ -42,7 +41,7 @@ class Member:
         body = {"groupId": GROUP, "memberId": self._name, "shareSessionEpoch": self._epoch}
         body |= {"maxWaitMs": 50, "minBytes": 1, "maxRecords": 500, "batchSize": 500}
         body["topics"] = [{"topicId": self._assigned[0]["topicId"], "partitions": parts}]
-        response = self._client.call("SHARE_FETCH", 1, {**body, "forgottenTopicsData": []})
+        response = self._client.call("SHARE_FETCH", 1, body, forgottenTopicsData=[])
         if response["errorCode"]:
             return response["errorCode"]
         self._epoch += 1

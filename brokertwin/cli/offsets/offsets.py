@@ -172,6 +172,9 @@ def show(
 ) -> None:
     """Show committed offsets, now or at a given time."""
     committed = _source(source, kafka_config).committed(groups or (), _ms_of("--at", at))
+    if not (committed or as_json):
+        say(f"{source} has no committed offsets" + (" at this time" if at is not None else ""))
+        return
     rows = [(*_words(key), committed[key]) for key in sorted(committed)]
     show_rows(("group", "topic", "partition", "offset"), rows, as_json)
 

@@ -45,7 +45,10 @@ Client = Annotated[
 ]
 ErrorName = Annotated[
     str | None,
-    typer.Argument(metavar="CODE|NAME", help="Error code or name: 47, INVALID_PRODUCER_EPOCH."),
+    typer.Argument(
+        metavar="CODE|NAME",
+        help="Error: 47, INVALID_PRODUCER_EPOCH, InvalidProducerEpochException.",
+    ),
 ]
 Place = Annotated[
     str,

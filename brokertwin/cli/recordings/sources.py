@@ -39,7 +39,8 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
-        " controller where there is one), Kroxylicious' protocol logs; also compressed.",
+        " controller where there is one), Kroxylicious' protocol logs; also compressed. -:"
+        " standard input.",
     ),
 ]
 Topic = Annotated[

@@ -26,6 +26,15 @@ from brokertwin.wording import counted
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
 
+def entry_of(exchange: Exchange) -> TimelineEntry:
+    """An entry with the errors of a response, and the topics that have them."""
+    topics = ", ".join(dict.fromkeys(bodies.refused_topics(exchange.response)))
+    codes = dict.fromkeys(bodies.errors(exchange.response))
+    return TimelineEntry.at(
+        exchange_of(exchange).line, topics, [], [TimelineError(code) for code in codes]
+    )
+
+
 class ClientTimeline:
     """The requests of a client id in a recording.
 
@@ -58,11 +67,8 @@ class ClientTimeline:
                     _joined(entries[entry.id], entry) if entry.id in entries else entry
                 )
         for each in self._own:
-            codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in entries else {}
-            if codes or (each.is_text and each.id not in entries):
-                entries[each.id] = TimelineEntry.at(
-                    exchange_of(each).line, "", [], [TimelineError(code) for code in codes]
-                )
+            if each.id not in entries and (each.is_text or bodies.errors(each.response)):
+                entries[each.id] = entry_of(each)
             if each.is_text:
                 entries[each.id] = _timed(entries[each.id], each)
             wait_ms = (each.response or {}).get("throttleTimeMs") or 0

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.clients import groups_of, producers_of
+from brokertwin.recordings.explain.clients import entry_of, groups_of, producers_of
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
-from brokertwin.recordings.explain.story import TimelineEntry, TimelineError
-from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.exchange import exchange_of
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.replay.recording import Exchange, id_of
@@ -43,7 +41,4 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
     entries = [entry for story in stories for entry in story if entry.id == exchange_id]
     if entries:
         return [entry for place, entry in enumerate(entries) if entry not in entries[:place]]
-    codes = dict.fromkeys(bodies.errors(found.response))
-    return [
-        TimelineEntry.at(exchange_of(found).line, "", [], [TimelineError(code) for code in codes])
-    ]
+    return [entry_of(found)]

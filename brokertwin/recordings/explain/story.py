@@ -124,7 +124,7 @@ def absent(what: str, key: str, items: Iterable[object], place: str = "recording
     """Error for a subject that a recording lacks; `items` are the existing ones."""
     names = list(map(str, items))
     listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
-    return UserError(
-        f"The {place} has no {what} {key}.",
-        f"It has {listed}." if names else f"It has no {what}.",
-    )
+    nothing = f"It has no {what}."
+    if place == "recording":
+        nothing += " If it is a client's own log, use `brokertwin explain client`."
+    return UserError(f"The {place} has no {what} {key}.", f"It has {listed}." if names else nothing)

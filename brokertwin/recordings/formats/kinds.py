@@ -32,11 +32,12 @@ class FileKind(NamedTuple):
 
 _RECORD = "record the client with `brokertwin capture`, or give the brokers' request logs."
 _CLIENT = (
-    "It shows one client: `brokertwin explain client` reads it if it was written at debug level."
+    "It shows one client: `brokertwin explain client` reads the refusals in it, and the requests if"
+    " it was written at debug level."
     f" For the rest, {_RECORD}"
 )
 _JAVA = (
-    "`brokertwin explain client` reads the refusals in it, and all requests if"
+    "If it reports refusals, `brokertwin explain client` shows them. It shows all requests if"
     " org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
 )
@@ -111,7 +112,7 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         "log of a Go client",
         (
-            "It shows one client: `brokertwin explain client` reads the refusals in it."
+            "It is of one client. If it reports refusals, `brokertwin explain client` shows them."
             f" For the rest, {_RECORD}"
         ),
         (rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",),

@@ -88,7 +88,8 @@ def lines_of(
                         yield SourceLine(file, number, text)
     except unpacked.ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"Cannot read {path}: {reason}.") from None
+        hint = f"Name its files: {path}/*" if isinstance(error, IsADirectoryError) else ""
+        raise UserError(f"Cannot read {path}: {reason}.", hint) from None
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

@@ -29,11 +29,11 @@ from brokertwin.recordings.formats.prefilter import NeededLines, Prefilter
 from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
 from brokertwin.recordings.formats.stamps import DateOrder, order_of_dates
 from brokertwin.recordings.formats.summary import Summary
+from brokertwin.unpacked import CUT
 
 Source = Callable[[Summary], Iterator[Document]]
 """A source of documents, which counts unreadable ones in a summary."""
 
-CUT_FILE = "the compressed file has no end: it is still written, or was cut"
 REPEATED = "a copy of a line that came before"
 
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
@@ -45,7 +45,7 @@ class FileReading(NamedTuple):
     Attributes:
         broker: the broker of the logs; None finds it by content or file name.
         zone: zone of the JVMs that wrote them.
-        warn: called with warnings about times.
+        warn: called with warnings about times and cut files.
         texts: accepted text logs.
         needed: the lines that are needed; None reads all.
         ahead: decodes lines before they are read.
@@ -89,7 +89,7 @@ def read_files(
             log = LogFile(file, name, reading, len(paths) > 1)
 
             def cut(name: str = name) -> None:
-                summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
+                reading.warn(f"{name}: {CUT}")
 
             lines = reading.ahead(lines_of(file, name, on_bytes, cut))
             if prefilter is not None:

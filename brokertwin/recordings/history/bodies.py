@@ -151,6 +151,20 @@ def _gather_errors(part: Any, codes: list[int]) -> None:
                 codes.append(value)
 
 
+def refused_topics(part: Any, topic: str = "") -> Iterator[str]:
+    """The topics with an error in a part of a response; `topic` is that of the part."""
+    if isinstance(part, list):
+        for each in part:
+            yield from refused_topics(each, topic)
+    elif isinstance(part, dict):
+        topic = next((str(part[field]) for field in TOPIC_NAMES if part.get(field)), topic)
+        if topic and part.get("errorCode"):
+            yield topic
+        for value in part.values():
+            if value and type(value) in _NESTED:
+                yield from refused_topics(value, topic)
+
+
 def _holder(body: Any, prefix: str) -> Holder:
     def value(name: str, default: Any) -> Any:
         return body.get(f"{prefix}{name[0].upper()}{name[1:]}" if prefix else name, default)

@@ -33,7 +33,7 @@ class EntityKey(NamedTuple):
     id: str
 
 
-class ObservedEntity(msgspec.Struct, kw_only=True):
+class ObservedEntity(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The state of an entity. It is encodable, and each of its collections has a limit.
 
     `LOOKAHEAD_MS` is how long a judgement waits for exchanges that may explain it.

@@ -82,7 +82,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
                 self.membership = Membership(group, clients=clients, deleted=exchange.line)
         elif exchange.has_response:
             yield from self.membership.refused(exchange)
-            yield from self.membership.take(exchange, known.last)
+            yield from self.membership.take(exchange, known)
 
     def _refused(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         line, body, group = exchange.line, exchange.request, self.membership.group

@@ -76,6 +76,10 @@ SILENT_BEATS = 3
 """After so many heartbeat intervals a member of KIP-848 is silent. When it expires is a setting of
 the broker or the group (`group.consumer.session.timeout.ms`, 45 s), which no response shows."""
 
+SESSION_MAX_MS = 60_000
+"""After so long without a request no member of KIP-848 is in its group: the default of
+`group.consumer.max.session.timeout.ms`."""
+
 MEMBERS_MAX = 2_000
 """Maximum number of members, and of former members, that are kept."""
 
@@ -392,13 +396,8 @@ class Membership(msgspec.Struct):
         # another broker may be the coordinator by now
         return expires < time and known.is_covered_by_all(last.end, expires)
 
-    def take(self, exchange: RecordedExchange, last: int) -> Iterator[Finding]:
-        """Take a request of a member that was not refused.
-
-        Args:
-            exchange: the request with its response.
-            last: when the recording ends, in ms since 1970.
-        """
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Take a request of a member that was not refused."""
         line, body, response = exchange.line, exchange.request, exchange.response
         member = body.get("memberId") or response.get("memberId") or ""
         if member and line.api != "LEAVE_GROUP":
@@ -408,12 +407,12 @@ class Membership(msgspec.Struct):
             if not exchange.code:
                 self.seen(member, body.get("generationId", -1), line)
         if line.api == "JOIN_GROUP":
-            yield from self._join(exchange, member, last)
+            yield from self._join(exchange, member, known.last)
         elif line.api == "LEAVE_GROUP" and not exchange.code:
             for departure in self._leaving(exchange):
                 yield from self._leave(departure)
         elif line.api in BEATS and not exchange.code:
-            yield from self._beat(exchange, member)
+            yield from self._beat(exchange, member, known)
         if line.api not in ("HEARTBEAT", "SYNC_GROUP") or len(self.clients) > MEMBERS_MAX:
             self._bound()
 
@@ -708,7 +707,9 @@ class Membership(msgspec.Struct):
 
     # Heartbeats of the consumer, streams and share protocols
 
-    def _beat(self, exchange: RecordedExchange, member: str) -> Iterator[Finding]:
+    def _beat(
+        self, exchange: RecordedExchange, member: str, facts: KnownFacts
+    ) -> Iterator[Finding]:
         line, body, response = exchange.line, exchange.request, exchange.response
         epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         instance = body.get("instanceId") or ""
@@ -727,9 +728,13 @@ class Membership(msgspec.Struct):
         if former == 0:
             join = RecordedJoin(member, epoch, line, instance=instance)
             has_replaced = bool(instance) and self._takes_over(join)
-            self.is_whole = self.is_whole or (epoch == 1 and not instance)
-            # without the begin of the group a member with an instance id may replace another
-            is_new = is_new and not has_replaced and (not instance or self.is_whole)
+            # new groups have epoch 0 in older brokers, and 1 in newer ones
+            is_first = epoch == 1 or (epoch == 2 and self.number < 0)
+            self.is_whole = self.is_whole or (is_first and not instance)
+            # else it may have joined before the log begins, or replace a static member
+            is_new = (
+                is_new and not has_replaced and (self.is_whole or self._is_covered(line, facts))
+            )
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
             self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
             self.arrivals.append(line.time)
@@ -767,6 +772,11 @@ class Membership(msgspec.Struct):
         self.statuses.pop(member, None)
         if statuses:
             self.statuses[member] = statuses
+
+    def _is_covered(self, line: RecordedRequest, known: KnownFacts) -> bool:
+        """Return whether each member that the coordinator has at a request is recorded."""
+        since = line.time - SESSION_MAX_MS
+        return self.unavailable < since and known.is_covered_by_all(since, line.time)
 
     def _was_shown(self, epoch: int, member: str, line: RecordedRequest) -> bool:
         """Return whether an epoch was there before a request, by responses to other members."""
@@ -884,7 +894,8 @@ class Membership(msgspec.Struct):
         now = generation.members
         if before is None or now is None:
             return found
-        left = {each.member for each in self.departures if each.line.time <= begin}
+        until = begin + self.late_ms
+        left = {each.member for each in self.departures if each.line.time <= until}
         known = {*(each.member for each in found), *left, *filter(None, now.values())}
         gone = [m for m, i in before.items() if m not in now and not {m, i} & known]
         # a coordinator that stops may leave the request of a departure without a response
@@ -1016,7 +1027,7 @@ class Membership(msgspec.Struct):
             self.rebalancing = [*self.rebalancing, refusal][-EVENTS_MAX:]
             return refusal.causes
         if code in (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID):
-            return self._held(body)
+            return self._held(line, body)
         if code in (Error.STALE_MEMBER_EPOCH, Error.FENCED_MEMBER_EPOCH):
             return self._other_epoch(member, requested)
         if code == Error.UNKNOWN_MEMBER_ID:
@@ -1043,9 +1054,14 @@ class Membership(msgspec.Struct):
             return departure.generation == self.number
         return self.begun is not None and departure.line.end >= self.begun.end
 
-    def _held(self, body: Any) -> tuple[Cause, ...]:
+    def _held(self, line: RecordedRequest, body: Any) -> tuple[Cause, ...]:
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
         held = self.instances.get(instance, [])
+        if line.api == "JOIN_GROUP" and not body.get("memberId"):
+            # it took the instance itself, until another join came that may have no line
+            near = line.end - EXPIRY_MS - self.late_ms, line.end + self.late_ms
+            held = [e for e in self.joins if e.instance == instance]
+            held = [e for e in held if near[0] <= e.line.time <= near[1]]
         own = [n for n, each in enumerate(held) if each.member == body.get("memberId")]
         held = held[own[-1] + 1 :] if own else held  # a former holder does not fence it
         if not held:

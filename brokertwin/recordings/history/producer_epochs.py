@@ -249,6 +249,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             used = self._used_by(line)
             return used if used.producer_id == newest else Holder(newest, -1, self.name)
         held = own.pop()
+        if not is_shown and held.line.time >= line.time:
+            return Holder(held.producer_id, -1, self.name)  # the request came before that epoch
         for each in reversed(own):
             if each.former == held.epoch and each.line.time < line.time:
                 held = each

@@ -5,8 +5,8 @@ ids, and client instance ids. It is used only if the request's own response show
 generated the id. The model still decides whether to accept the request, so a wrongly accepted
 request is a difference.
 
-CreateTopics returns topic ids from version 7 on. Otherwise, and for auto-created topics, the id is
-the topic's id in other responses before its deletion.
+CreateTopics returns topic ids from version 7 on. Otherwise, and for topics that brokers create, the
+id is the topic's id in other responses before its deletion.
 """
 
 from bisect import bisect_left
@@ -25,11 +25,17 @@ from brokertwin.protocol.kafka_apis import (
     FETCH,
     FIND_COORDINATOR,
     GET_TELEMETRY_SUBSCRIPTIONS,
+    INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     JOIN_GROUP,
     METADATA,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    SHARE_GROUP_HEARTBEAT,
 )
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.configs.group_configs import DEAD_LETTERS
 from brokertwin.state.core.events import Choices
 
 NEW_SESSION_EPOCH = 0
@@ -42,16 +48,22 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 class TopicIds:
-    """Topic ids by name and place in the history."""
+    """Topic ids by name and place in the history.
+
+    Attributes:
+        for_dead_letters: names of topics for dead letters, which brokers may create.
+    """
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._seen: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._deleted: dict[str, list[int]] = defaultdict(list)
+        self.for_dead_letters: list[str] = []
         for place, exchange in enumerate(exchanges):
             for name, topic_id in named_topics(exchange):
                 self._seen[name].append((place, topic_id))
             for name in _deleted_topics(exchange):
                 self._deleted[name].append(place)
+            self.for_dead_letters += _for_dead_letters(exchange)
 
     def after(self, place: int, name: str) -> str | None:
         """Return the first id at or after `place`, unless deleted before."""
@@ -100,6 +112,14 @@ def _deleted_topics(exchange: Exchange) -> Iterator[str]:
         for topic in exchange.response.get("responses", ()):
             if topic.get("errorCode") == 0 and topic.get("name"):
                 yield topic["name"]
+
+
+def _for_dead_letters(exchange: Exchange) -> Iterator[str]:
+    if exchange.header.request_api_key == INCREMENTAL_ALTER_CONFIGS.key:
+        for resource in exchange.body().get("resources", ()):
+            for config in resource.get("configs", ()):
+                if config.get("name") == DEAD_LETTERS and config.get("value"):
+                    yield config["value"]
 
 
 def _choices(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
@@ -152,6 +172,14 @@ def _of_find_coordinator(exchange: Exchange, place: int, topic_ids: TopicIds) ->
     return _some(None, _ids([INTERNAL_TOPICS[key_type]], place, topic_ids))
 
 
+def _of_share_heartbeat(_exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
+    return _some(None, _ids([SHARE_TOPIC], place, topic_ids))
+
+
+def _of_share_records(_exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
+    return _some(None, _ids(topic_ids.for_dead_letters, place, topic_ids))
+
+
 def _of_describe_cluster(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     return _some(exchange.response.get("clusterId"), {})
 
@@ -191,5 +219,8 @@ _TAKERS: dict[int, Callable[[Exchange, int, TopicIds], Choices | None]] = {
     CONSUMER_GROUP_HEARTBEAT.key: _of_join,
     GET_TELEMETRY_SUBSCRIPTIONS.key: _of_telemetry,
     API_VERSIONS.key: _of_api_versions,
+    SHARE_GROUP_HEARTBEAT.key: _of_share_heartbeat,
+    SHARE_FETCH.key: _of_share_records,
+    SHARE_ACKNOWLEDGE.key: _of_share_records,
 }
 """Extractors of choices by API key."""

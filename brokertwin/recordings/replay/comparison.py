@@ -8,7 +8,7 @@ Masked fields are ignored (`masking.py`). Lists without an order in Kafka are co
 - errors found in the bytes of a Produce (`findings.py`);
 - batches of a Fetch if the recording has only their size.
 
-An end marker of a transaction is compared as if written at the recorded time.
+End markers of transactions and dead letters are compared as if written at the recorded time.
 
 docs/comparison.md has these rules.
 """
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol import control_batches
+from brokertwin.protocol import control_batches, record_batches
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.kafka_apis import OFFSET_FETCH, api_of_key
 from brokertwin.recordings.replay.appended import Appended
@@ -42,7 +42,7 @@ The request has no topics whose order would apply.
 """
 
 WITHIN = "within"
-END_MARKER = "endMarker"
+END_MARKER, LETTERS = "endMarker", "packed"
 CONTROLLER_ID = "controllerId"
 UNSUPPORTED = frozenset({Reason.NOT_BUILT, Reason.UNKNOWN_API, Reason.UNSUPPORTED_VERSION})
 ABSENT = "(absent)"
@@ -112,6 +112,7 @@ MISSING_RESPONSE = ComparisonOutcome(
 
 
 LOST = ComparisonOutcome(CompareVerdict.LOST, [])
+UNREADY = ComparisonOutcome(CompareVerdict.AGREE, [], frozenset({Freedom.UNREADY}))
 
 
 decode_response = msgspec.json.Decoder(ModelResponse).decode
@@ -316,7 +317,7 @@ class _Walk:
             self.differences.append(FieldDifference(path or "response", expected, got))
 
     def _dicts(self, path: str, expected: dict[str, Any], got: dict[str, Any]) -> None:
-        if END_MARKER in got and END_MARKER not in expected:
+        if (END_MARKER in got or LETTERS in got) and not {END_MARKER, LETTERS} & expected.keys():
             time = expected.get("maxTimestamp")
             self.used |= {Freedom.MARKER_TIME} if got.get("maxTimestamp") != time else set()
             got = _written_at(time, got)
@@ -349,20 +350,25 @@ class _Walk:
             )
 
 
-def _written_at(time: Any, marker: dict[str, Any]) -> dict[str, Any]:
-    """The header of an end marker if written at `time`.
+def _written_at(time: Any, own: dict[str, Any]) -> dict[str, Any]:
+    """The header of a broker's own batch if written at `time`.
 
-    Its checksum covers fields that a header lacks: commit or abort, and the coordinator epoch.
+    Its checksum covers what a header lacks: commit or abort and the coordinator epoch of an end
+    marker, the records of dead letters.
     """
-    batch = msgspec.convert(marker, Batch)
-    assert batch.end_marker is not None, marker
-    shown = {name: value for name, value in marker.items() if name != END_MARKER}
+    batch = msgspec.convert(own, Batch)
+    shown = {name: value for name, value in own.items() if name not in (END_MARKER, LETTERS)}
     if not isinstance(time, int):
         return shown
-    written = control_batches.end_batch(
-        batch.producer_id, batch.producer_epoch, batch.end_marker, batch.base_offset, time
-    )
-    return shown | {"baseTimestamp": time, "maxTimestamp": time, "crc": written.crc}
+    if batch.end_marker is not None:
+        crc = control_batches.end_batch(
+            batch.producer_id, batch.producer_epoch, batch.end_marker, batch.base_offset, time
+        ).crc
+    else:
+        packed = batch.packed or b""
+        data = record_batches.encoded(batch, 0, time, time, batch.record_count, packed)
+        crc = record_batches.batch_headers(data)[0].crc
+    return shown | {"baseTimestamp": time, "maxTimestamp": time, "crc": crc}
 
 
 def _is_same(expected: Any, got: Any) -> bool:

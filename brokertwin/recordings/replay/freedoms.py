@@ -14,7 +14,7 @@ class Freedom(StrEnum):
 
     LIST_ORDER = "lists without an order, by key"
     CONTROLLER = "any live broker id as controller id"
-    MARKER_TIME = "end markers as if written at the recorded time"
+    MARKER_TIME = "end markers and dead letters as if written at the recorded time"
     WITHIN = "any offset inside the right batch"
     RECORDS_ERROR = "corrupt record bytes (the recording has none)"
     BATCHES = "batches that the recording does not have"
@@ -25,6 +25,7 @@ class Freedom(StrEnum):
     LATE_MARKERS = "markers written later"
     REGEXES = "regular expressions resolved a moment sooner or later"
     LOST = "requests with acks 0 lost with their connection"
+    UNREADY = "refused before the log of a new partition was open"
 
 
 INSIDE = frozenset({Freedom.WITHIN, Freedom.RECORDS_ERROR, Freedom.BATCHES})

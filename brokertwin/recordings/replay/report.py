@@ -22,6 +22,7 @@ from brokertwin.recordings.replay.comparison import (
     AGREEING,
     FINE,
     LOST,
+    UNREADY,
     Comparer,
     CompareVerdict,
     ComparisonOutcome,
@@ -68,8 +69,8 @@ def compare_all(
 ) -> list[Compared]:
     """Compare each exchange of the given APIs, or all.
 
-    A lost request has no response, as in the recording. A response far from its recorded time is a
-    difference.
+    A lost request has no response, as in the recording, or is refused, as there. A response far
+    from its recorded time is a difference.
     """
     comparer = Comparer({exchange.id: exchange for exchange in exchanges})
     compared = []
@@ -78,7 +79,8 @@ def compare_all(
             continue
         response = responses.get(exchange.id)
         if exchange.id in schedule.lost:
-            compared.append(Compared(exchange, None, LOST))
+            outcome = LOST if exchange.response is None else UNREADY
+            compared.append(Compared(exchange, None, outcome))
             continue
         outcome = comparer.compare(exchange.id, response)
         if outcome.verdict not in FINE:
@@ -222,7 +224,7 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
         "handled later than they arrived": schedule.moved,
         "long polls that ended late": schedule.held,
         "changes of metadata read, or markers written, later": schedule.late,
-        "requests with acks 0 lost with their connection": schedule.lost,
+        "requests lost with their connection or before a log was open": schedule.lost,
         "regular expressions resolved a moment sooner or later": schedule.resolves,
         "exchanges that no order explains": schedule.unexplained,
     }

@@ -19,7 +19,10 @@ within these rules:
   them (`sooner`, `later`);
 - a broker may notice a closed connection later than its client;
 - trailing acks 0 requests of a connection may be *lost*: a broker that cannot append one closes
-  the connection and reads no later request; the model must refuse the first lost one.
+  the connection and reads no later request; the model must refuse the first lost one;
+- a broker knows a new partition before it opens its log: up to `Tolerances.opened` after the
+  creation, a request that it refuses with 6 NOT_LEADER_OR_FOLLOWER, 14
+  COORDINATOR_LOAD_IN_PROGRESS or 16 NOT_COORDINATOR may be lost, too.
 
 Both engines run the events of a schedule in order.
 """
@@ -58,7 +61,7 @@ class DeliverySchedule(msgspec.Struct):
         final_time: time of the final tick that completes pending requests, in ms since 1970.
         held: requests that end by a completion.
         late: requests whose metadata change or markers come with a completion.
-        lost: requests that reached no log and had no response.
+        lost: requests that reached no log: they had no response, or were refused.
         resolves: whether heartbeats resolve regular expressions, where their time is ambiguous.
         moved: requests handled after their arrival, except queued ones.
         queued: requests that waited for an earlier one of their connection.

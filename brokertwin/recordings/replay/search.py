@@ -2,8 +2,8 @@
 
 The search walks over the history moment by moment (`walk.py`). If an exchange ends without its
 response, it tries the changes that `schedule.py` allows (`ScheduleChange`). Overlapping requests on
-the same topics or groups move after it, metadata changes or markers become late, or acks 0 requests
-are lost. An exchange that none of these explains is handled at arrival and is a difference.
+the same topics or groups move after it, metadata changes or markers become late, or requests are
+lost. An exchange that none of these explains is handled at arrival and is a difference.
 
 This is a small linearization search (Wing and Gong): it reorders nothing without a difference, and
 `SearchLimits` bounds it.
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from brokertwin.protocol.kafka_apis import CONSUMER_GROUP_HEARTBEAT, Trait
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, Trait
 from brokertwin.recordings.replay.comparison import Comparer
 from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.overlap import Footprints, acks_0_tails
@@ -26,6 +27,8 @@ from brokertwin.recordings.replay.walk import Decided, Walk
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Kind
 from brokertwin.state.groups.regex_resolution import REFRESH_MIN_INTERVAL_MS, TIMING_MS
+
+OF_NEW_COORDINATORS = frozenset({Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR})
 
 
 class SearchLimits(NamedTuple):
@@ -186,8 +189,32 @@ class Search:
             may_be_late = exchange.changes_metadata or exchange.has(Trait.ENDS_TRANSACTION)
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
                 yield ScheduleChange(late=(index,))
+        if self._is_unready(failed):
+            yield ScheduleChange(lost=(failed,))
         yield from self._resolutions(failed, seen)
         yield from self._losses(set(seen))
+
+    def _is_unready(self, failed: int) -> bool:
+        """Whether a broker that knew a new partition may not have opened its log yet."""
+        exchange = self._exchanges[failed]
+        codes = set(_codes(exchange.response))
+        recent = [
+            index
+            for index, other in enumerate(self._exchanges[:failed])
+            if other.end + self._limits.tolerances.opened >= exchange.time
+        ]
+        if codes and codes <= OF_NEW_COORDINATORS:
+            return any(_began_creation(self._exchanges[index]) for index in recent)
+        is_refused = codes - {Error.NONE} == {Error.NOT_LEADER_OR_FOLLOWER}
+        return (
+            is_refused
+            and exchange.has(Trait.READS)
+            and any(
+                self._exchanges[index].changes_metadata
+                and self._footprints.may_change(index, failed)
+                for index in recent
+            )
+        )
 
     def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[ScheduleChange]:
         """Heartbeats of the same group that may or may not resolve expressions."""
@@ -292,3 +319,22 @@ class Search:
             for other in unseen_by:
                 used[self._exchanges[other].id].add(freedom)
         return {exchange_id: frozenset(freedoms) for exchange_id, freedoms in used.items()}
+
+
+def _codes(value: Any) -> Iterator[int]:
+    """Yield all error codes of a response."""
+    if isinstance(value, list):
+        for part in value:
+            yield from _codes(part)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            if name in ("errorCode", "partitionErrorCode"):
+                yield part
+            else:
+                yield from _codes(part)
+
+
+def _began_creation(exchange: Exchange) -> bool:
+    """Whether a coordinator lookup met a missing internal topic."""
+    is_lookup = exchange.header.request_api_key == FIND_COORDINATOR.key
+    return is_lookup and Error.COORDINATOR_NOT_AVAILABLE in _codes(exchange.response)

@@ -25,12 +25,14 @@ class Tolerances(NamedTuple):
             early a deadline may pass or a wait be held before the recorded end.
         retried: how late a request that can wait may be handled after its arrival.
         late: how late metadata changes or markers may follow a response.
+        opened: how late a broker may open the log of a new partition.
     """
 
     early: int = 100
     moved: int = 50
     retried: int = 25
     late: int = 150
+    opened: int = 1000
 
     def scaled(self, factor: float) -> "Tolerances":
         return Tolerances(*(round(value * factor) for value in self))

@@ -341,7 +341,7 @@ class Walk:
     def _try(self, index: int, now: int) -> bool:
         """Handle a request; undone unless it waits or gets its response."""
         if index in self._decided.lost:
-            self._note({index: ModelResponse()})
+            self._note({index: ModelResponse(self.exchanges[index].response)})
             return True
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
@@ -416,16 +416,26 @@ class Walk:
     def _deliver_late(self, now: int) -> None:
         """Deliver late changes once no exchange must miss them any more.
 
-        Metadata changes are delivered together, in order; markers one by one.
+        Brokers read metadata changes in order. Markers are delivered one by one.
         """
         for index in list(self._unread):
             if self._has_markers(index) and self._is_due(index, now):
                 self._complete_late(index, now)
-        unread = [index for index in self._unread if not self._has_markers(index)]
-        if unread and (self._is_due(unread[0], now) or all(map(self._is_seen, unread))):
-            if pending.is_metadata_late(self._cell.tables.pending):
-                self._complete_late(unread[0], now)
-            self._unread = [index for index in self._unread if index not in unread]
+        last = None
+        for name in pending.late_events(self._cell.tables.pending):
+            if name in self.index_of:
+                index = self.index_of[name]
+                if index in self._unread and not self._is_due(index, now):
+                    break
+                last = index
+        if last is not None:
+            self._complete_late(last, now)
+        left = pending.late_events(self._cell.tables.pending)
+        self._unread = [
+            index
+            for index in self._unread
+            if self._has_markers(index) or self.exchanges[index].id in left
+        ]
 
     def _has_markers(self, index: int) -> bool:
         return pending.has_late_messages(self._cell.tables.pending, self.exchanges[index].id)

@@ -47,7 +47,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         with Client(addresses[1]) as client:
             topic = {"name": TOPIC, "numPartitions": 2, "replicationFactor": 3}
             client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-            client.call("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["readers"]})
+            client.call("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["readers"])
         yield Served(addresses, control)
 
 

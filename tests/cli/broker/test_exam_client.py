@@ -73,6 +73,6 @@ def test_a_cluster_with_other_topics_is_refused_unless_it_was_checked() -> None:
         assert isinstance(found.exception, UserError)
         assert "has 1 topics and 0 groups already: payments" in str(found.exception)
         with gateway.client() as admin:
-            listed = admin.call("METADATA", 9, {"topics": None})["topics"]
+            listed = admin.call("METADATA", 9, topics=None)["topics"]
         assert [each["name"] for each in listed] == ["payments"]
         assert run("--bootstrap", gateway.bootstrap, "--yes", *client).exit_code == 0

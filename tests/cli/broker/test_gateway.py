@@ -21,7 +21,7 @@ def test_gateway_serves_until_a_signal() -> None:
     with gateway(*words) as (process, addresses), Client(addresses[2]) as client:
         topic = {"name": "made", "numPartitions": -1, "replicationFactor": -1}
         client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
-        response = client.call("METADATA", 9, {"topics": [{"name": "made"}]})
+        response = client.call("METADATA", 9, name="made")
         assert len(response["topics"][0]["partitions"]) == 3
         assert {(each["host"], each["port"]) for each in response["brokers"]} == {
             *addresses.values()
@@ -54,10 +54,9 @@ def test_internal_topics_are_written_unless_that_is_switched_off(
     few = ("--set", "offsets.topic.num.partitions=1")
     with gateway(*few, *words) as (_, addresses), Client(addresses[1]) as client:
         client.topic("t")
-        client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+        client.call("FIND_COORDINATOR", 4, coordinatorKeys=["g"])
         offset = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-        body = {"groupId": "g", "topics": [{"name": "t", "partitions": [offset]}]}
-        client.call("OFFSET_COMMIT", 8, body)
+        client.call("OFFSET_COMMIT", 8, offset, groupId="g", name="t")
         request = {
             "name": "__consumer_offsets",
             "partitions": [{"partitionIndex": 0, "timestamp": -1}],
@@ -68,7 +67,7 @@ def test_internal_topics_are_written_unless_that_is_switched_off(
 
 def cluster_id(*words: str) -> str:
     with gateway(*words) as (_, addresses), Client(addresses[1]) as client:
-        return str(client.call("METADATA", 9, {"topics": []})["clusterId"])
+        return str(client.call("METADATA", 9, topics=[])["clusterId"])
 
 
 def test_a_cluster_id_is_drawn_and_a_journal_keeps_it(tmp_path: Path) -> None:
@@ -100,8 +99,7 @@ def commit(client: Client, offset: int) -> None:
         {"partitionIndex": each, "committedOffset": offset, "committedMetadata": METADATA}
         for each in range(PARTITIONS)
     ]
-    topics = [{"name": "t", "partitions": partitions}]
-    response = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    response = client.call("OFFSET_COMMIT", 8, groupId="g", name="t", partitions=partitions)
     assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
@@ -119,7 +117,7 @@ def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: P
             with Client(addresses[1]) as client:
                 if reported < 0:
                     client.topic("t", PARTITIONS)
-                    client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+                    client.call("FIND_COORDINATOR", 4, coordinatorKeys=["g"])
                 else:
                     assert committed(client) in (reported, reported + 1), (
                         "the one under way may be there"

@@ -51,7 +51,7 @@ def log_ends(gateway: Running, topic: str) -> int:
 
 def members_of(gateway: Running, group: str) -> int:
     with gateway.client() as client:
-        response = client.call("DESCRIBE_GROUPS", 5, {"groups": [group]})
+        response = client.call("DESCRIBE_GROUPS", 5, groups=[group])
     return len(response["groups"][0]["members"])
 
 
@@ -179,8 +179,7 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     assert "leaving the group" in errors
     assert members_of(gateway, "left") == 0
     with gateway.client() as client:
-        group = {"groupId": "left", "topics": [{"name": topic, "partitionIndexes": [1]}]}
-        response = client.call("OFFSET_FETCH", 9, {"groups": [group]})
+        response = client.call("OFFSET_FETCH", 9, groupId="left", name=topic, partitionIndexes=[1])
     assert response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] in (3, 4)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from confluent_kafka import TopicPartition
+from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -90,7 +91,7 @@ class Job:
         self.locators = asyncio.run(self._put(batches))
         for data, locator in zip(batches, self.locators, strict=True):
             (header,) = records.parse(data).batches
-            partition = {"index": 0, "batches": [{**header, "locator": locator}]}
+            partition = {"index": 0, "batches": [replace(header, locator=locator)]}
             topic_data = [{"name": topic, "partitionData": [partition]}]
             events.append(self.event(0, 11, {"acks": -1, "topicData": topic_data}))
         self.send(*events)

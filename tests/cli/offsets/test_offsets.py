@@ -65,6 +65,8 @@ def test_show_returns_committed_offsets_at_a_time() -> None:
     when = datetime.fromtimestamp((last_ms - 1) / 1000, UTC).isoformat()
     words = ("--group", "classic", "--at", when, "--json")
     (then,) = documents(brokertwin("offsets", "show", RECORDED, *words).stdout)
+    early = brokertwin("offsets", "show", RECORDED, "--at", "2000-01-01")
+    assert early.stderr == f"{RECORDED} has no committed offsets at this time\n"
     assert then["offset"] == 10
     (changed,) = documents(
         brokertwin(
@@ -163,6 +165,10 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
             "Cannot read FILE.csv:2: expected group,topic,partition,offset, found one,two",
         ),
         (("show", RECORDED, "--group", "none"), "has no offsets of the groups none"),
+        (
+            ("show", RECORDED, "--group", "classic", "--at", "2000-01-01"),
+            f"at this time. See when each began: brokertwin offsets history {RECORDED} classic",
+        ),
         (("show", RECORDED, "--at", "noon"), "Invalid time for --at: 'noon'"),
         (("history", RECORDED, "classic", "--change", "up"), "'up' is not a valid Direction"),
         (("export", RECORDED), "Pass one of --out FILE, --parquet FILE and --to"),

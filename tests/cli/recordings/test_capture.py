@@ -111,7 +111,7 @@ def test_capture_records_until_a_signal(
 def test_standard_output_has_documents_and_nothing_else(gateway: Running) -> None:
     with capture(gateway.addresses[1], "--out", "-", "--quiet") as running:
         with Client(running.first) as client:
-            client.call("METADATA", 12, {"topics": []})
+            client.call("METADATA", 12, topics=[])
         assert running.end() == 0
     assert [name_of(each) for each in lines_of(running.out)] == ["METADATA"]
     assert len(running.errors.splitlines()) == 1, "quiet: only the listen address"
@@ -158,7 +158,7 @@ def _until_responding(client: Client) -> None:
 def test_full_disk_is_reported(policy: str, gateway: Running) -> None:
     with capture(gateway.addresses[1], "--out", "/dev/full", "--on-failure", policy) as running:
         with Client(running.first) as client:
-            client.call("METADATA", 12, {"topics": []})
+            client.call("METADATA", 12, topics=[])
             if policy == "go-on":
                 assert client.produce("orders", batch(b"y"))["errorCode"] == 0
         code = running.wait() if policy == "stop" else running.end()
@@ -174,7 +174,7 @@ def test_documents_go_to_a_topic_from_which_ingest_takes_them(kafka: str, tmp_pa
     with capture(address(kafka), *words) as running:
         with Client(running.first) as client:
             for _ in range(3):
-                client.call("METADATA", 12, {"topics": []})
+                client.call("METADATA", 12, topics=[])
         assert running.end() == 0
     rows = list(read_all(ClientProperties({"bootstrap.servers": kafka}), topic))
     documents = [json.loads(row.value or b"") for row in rows]

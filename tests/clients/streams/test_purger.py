@@ -17,9 +17,9 @@ def counting(**config: object) -> StreamsWorld:
 
 
 def start(made: StreamsWorld, topic: str) -> int:
-    wanted = [{"partitionIndex": 0, "timestamp": -2}]
-    body = {"replicaId": -1, "topics": [{"name": topic, "partitions": wanted}]}
-    response = made.world.bench.request("LIST_OFFSETS", 1, body)
+    response = made.world.bench.request(
+        "LIST_OFFSETS", 1, replicaId=-1, name=topic, partitionIndex=0, timestamp=-2
+    )
     return int(response["topics"][0]["partitions"][0]["offset"])
 
 

@@ -193,8 +193,7 @@ def test_example_18_mismatched_topics_stop_all_threads() -> None:
     made.start("a")
     made.start("b")
     made.run_until(made.all_run)
-    partitions = {"topics": [{"name": "l", "count": 3}], "timeoutMs": 1_000}
-    made.world.bench.request("CREATE_PARTITIONS", 3, partitions)
+    made.world.bench.request("CREATE_PARTITIONS", 3, name="l", count=3, timeoutMs=1_000)
     for thread in made.threads.values():
         thread.consumer.metadata.request_update()
     made.run_until(lambda: not made.threads)

@@ -20,9 +20,9 @@ def counting(**config: object) -> StreamsWorld:
 
 def committed(made: StreamsWorld, topic: str) -> int:
     """The offset of partition 0 that the group has stored; -1 without one."""
-    wanted = [{"name": topic, "partitionIndexes": [0]}]
-    body = {"groups": [{"groupId": APPLICATION, "topics": wanted}], "requireStable": True}
-    response = made.world.bench.request("OFFSET_FETCH", 8, body)
+    response = made.world.bench.request(
+        "OFFSET_FETCH", 8, groupId=APPLICATION, name=topic, partitionIndexes=[0], requireStable=True
+    )
     return int(response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 

@@ -38,7 +38,7 @@ class Side:
 
     def __init__(self, client: Client, logger: str) -> None:
         self._client, self._logger = client, logger
-        brokers = client.call("METADATA", 12, {"topics": []})["brokers"]
+        brokers = client.call("METADATA", 12, topics=[])["brokers"]
         self._broker = str(brokers[0]["nodeId"])
 
     def describe(self, version: int, *resources: tuple[str, list[str] | None]) -> Any:
@@ -52,11 +52,7 @@ class Side:
             for name, keys in resources
         ]
         wanted.insert(-1, GONE | {"configurationKeys": None})
-        body = {
-            "resources": wanted,
-            "includeSynonyms": True,
-            "includeDocumentation": version > 3,
-        }
+        body = {"resources": wanted, "includeSynonyms": True, "includeDocumentation": version > 3}
         return self._plain(self._client.call("DESCRIBE_CONFIGS", version, body)["results"])
 
     def alter(self, *alterations: Any, name: str = "ME", **more: Any) -> Any:

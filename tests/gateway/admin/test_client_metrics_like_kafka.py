@@ -77,7 +77,7 @@ class Talk:
         return dict(alter(self._probe, "INCREMENTAL_ALTER_CONFIGS", 1, wanted))
 
     def _listed(self) -> list[str]:
-        response = self._probe.request("LIST_CONFIG_RESOURCES", 1, {"resourceTypes": [METRICS]})
+        response = self._probe.request("LIST_CONFIG_RESOURCES", 1, resourceTypes=[METRICS])
         return [each["resourceName"] for each in response["configResources"]]
 
     def _wait(self) -> None:

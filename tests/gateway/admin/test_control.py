@@ -68,16 +68,16 @@ def partition_of(path: Path, name: str) -> dict[str, Any]:
 
 def test_stopped_broker_has_no_port_and_no_connections(gateway: Running, path: Path) -> None:
     with gateway.client(2) as client, gateway.client(1) as other:
-        client.call("METADATA", 9, {"topics": []})
+        client.call("METADATA", 9, topics=[])
         assert do(path, "stop-broker", 2) == {"response": {}}
         assert client.is_closed()
         assert [is_open(gateway.addresses[broker]) for broker in (1, 2, 3)] == [True, False, True]
-        response = other.call("METADATA", 9, {"topics": []})
+        response = other.call("METADATA", 9, topics=[])
         assert [broker["nodeId"] for broker in response["brokers"]] == [1, 3]
     do(path, "start-broker", 2)
     wait_until(lambda: is_open(gateway.addresses[2]), "its port is open")
     with gateway.client(2) as client:
-        assert len(client.call("METADATA", 9, {"topics": []})["brokers"]) == 3
+        assert len(client.call("METADATA", 9, topics=[])["brokers"]) == 3
 
 
 def test_repeated_stop_or_start_changes_nothing(gateway: Running, path: Path) -> None:

@@ -43,23 +43,23 @@ def brokers_of(response: dict[str, Any], id_field: str = "nodeId") -> dict[int, 
 
 def leaders(client: Client) -> dict[int, int]:
     """Return brokers and the partition of `orders` that each leads."""
-    topics = client.call("METADATA", 9, {"topics": [{"name": "orders"}]})["topics"]
+    topics = client.call("METADATA", 9, name="orders")["topics"]
     return {each["leaderId"]: each["partitionIndex"] for each in topics[0]["partitions"]}
 
 
 def test_each_broker_has_a_port_that_all_responses_name(cluster: Running, tmp_path: Path) -> None:
     with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
         with Client(capture.first) as client:
-            local = brokers_of(client.call("METADATA", 12, {"topics": []}))
+            local = brokers_of(client.call("METADATA", 12, topics=[]))
             assert local.keys() == set(BROKERS)
             assert local[1] == capture.first
             assert not set(local.values()) & set(cluster.addresses.values())
-            described = client.call("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
+            described = client.call("DESCRIBE_CLUSTER", 1, endpointType=1)
             assert brokers_of(described, "brokerId") == local
         partitions = {}
         for broker, address in local.items():
             with Client(address) as client:
-                assert brokers_of(client.call("METADATA", 9, {"topics": []})) == local
+                assert brokers_of(client.call("METADATA", 9, topics=[])) == local
                 partitions = partitions or leaders(client)
                 response = client.produce("orders", batch(b"x"), partitions[broker])
                 assert response["errorCode"] == 0, f"port {address.port} leads to broker {broker}"
@@ -79,7 +79,7 @@ def test_coordinators_are_reached_through_the_proxy(
         Client(capture.first) as client,
     ):
         while True:
-            response = client.call("FIND_COORDINATOR", version, {"keyType": 0, **keys})
+            response = client.call("FIND_COORDINATOR", version, keys, keyType=0)
             found = response.get("coordinators", [response])
             if all(each["errorCode"] == 0 for each in found):
                 break
@@ -109,7 +109,7 @@ def test_ports_follow_the_first_one(cluster: Running, tmp_path: Path) -> None:
         capturing(cluster.addresses[1], tmp_path / "f.jsonl", listen=listen) as capture,
         Client(capture.first) as client,
     ):
-        local = brokers_of(client.call("METADATA", 12, {"topics": []}))
+        local = brokers_of(client.call("METADATA", 12, topics=[]))
     assert capture.first.port == free
     assert local[1].port < local[2].port < local[3].port <= free + 100
 
@@ -120,7 +120,7 @@ def test_single_broker_needs_no_configuration(tmp_path: Path) -> None:
         capturing(gateway.bootstrap, tmp_path / "f.jsonl") as capture,
         Client(capture.first) as client,
     ):
-        client.call("METADATA", 12, {"topics": []})
+        client.call("METADATA", 12, topics=[])
     assert [document.keys() for document in capture.documents()] == [
         {"time", "requestHeader", "request", "response", "connection", "responseTime", "principal"}
     ]
@@ -138,7 +138,7 @@ def test_requests_before_the_first_metadata_wait_for_it(
         ):
             for _ in range(requests):
                 client.call("API_VERSIONS", 2)
-            client.call("METADATA", 9, {"topics": []})
+            client.call("METADATA", 9, topics=[])
         assert [each.get("broker") for each in capture.documents()] == brokers
 
 
@@ -195,7 +195,7 @@ def test_acks_0_is_not_waited_for(cluster: Running, tmp_path: Path) -> None:
     ):
         partition = leaders(client)[1]
         client.send("PRODUCE", 9, produce_body("orders", batch(b"x"), partition, acks=0))
-        client.call("METADATA", 9, {"topics": []})
+        client.call("METADATA", 9, topics=[])
     before, unanswered, after = capture.documents()
     assert (unanswered["response"], unanswered["responseTime"]) == (None, 0)
     assert "delivered" not in unanswered
@@ -218,7 +218,7 @@ def empty(cluster: Running) -> Iterator[int]:
     """Return an empty partition that broker 1 leads."""
     with cluster.client() as client:
         client.topic("empty", partitions=len(BROKERS))
-        found = client.call("METADATA", 9, {"topics": [{"name": "empty"}]})["topics"][0]
+        found = client.call("METADATA", 9, name="empty")["topics"][0]
         yield next(p["partitionIndex"] for p in found["partitions"] if p["leaderId"] == 1)
 
 
@@ -318,7 +318,7 @@ def test_decoding_fault_stops_no_traffic_and_logs_no_values(
         capturing(cluster.addresses[1], tmp_path / "f") as capture,
         Client(capture.first) as client,
     ):
-        response = client.call("METADATA", 9, {"topics": [{"name": "hunter2"}]})
+        response = client.call("METADATA", 9, name="hunter2")
     assert response["topics"][0]["name"] == "hunter2"
     (document,) = capture.documents()
     assert document["reason"] == "request: fault: ZeroDivisionError"
@@ -405,15 +405,14 @@ def test_partial_frame_at_the_end_passes_through(tmp_path: Path) -> None:
 def test_closed_connection_is_recorded_if_a_broker_keeps_state_for_it(
     cluster: Running, tmp_path: Path
 ) -> None:
-    body = {"groupId": "g", "memberId": "m", "shareSessionEpoch": 0, "topics": []}
     with (
         capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
         Client(capture.first) as client,
         Client(capture.first) as other,
     ):
-        client.call("METADATA", 12, {"topics": []})
-        client.call("SHARE_FETCH", 2, body)
-        other.call("METADATA", 12, {"topics": []})
+        client.call("METADATA", 12, topics=[])
+        client.call("SHARE_FETCH", 2, groupId="g", memberId="m", shareSessionEpoch=0, topics=[])
+        other.call("METADATA", 12, topics=[])
     of_client = [each for each in capture.documents() if each["connection"] == "c1"]
     assert [each.get("kind", name_of(each)) for each in of_client] == [
         *("METADATA", "SHARE_FETCH"),

@@ -121,7 +121,7 @@ def be_refused(bootstrap: str) -> None:
 def log_in_without_headers(first: Address) -> None:
     """Log in like clients before Kafka 1.0: the token is a separate frame."""
     with Client(first) as client:
-        assert client.call("SASL_HANDSHAKE", 0, {"mechanism": "PLAIN"})["errorCode"] == 0
+        assert client.call("SASL_HANDSHAKE", 0, mechanism="PLAIN")["errorCode"] == 0
         client.send_frame(f"\0alice\0{ALICES}".encode())
         assert client.receive() == b""
         client.call("LIST_GROUPS", 4)

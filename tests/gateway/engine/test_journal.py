@@ -287,7 +287,7 @@ def test_restarted_gateway_has_its_state(tmp_path: Path) -> None:
             assert client.produce("kept", data, 1)["baseOffset"] == sequence
         before = client.fetch("kept", 0, 1)["records"]
     with running_gateway(journal=journal) as running, running.client() as client:
-        (topic,) = client.call("METADATA", 12, {"topics": [{"name": "kept"}]})["topics"]
+        (topic,) = client.call("METADATA", 12, name="kept")["topics"]
         assert topic["topicId"] == topic_id
         assert client.fetch("kept", 0, 1)["records"] == before
         repeated = batch(b"2", producer=(producer, 0, 2))
@@ -304,8 +304,7 @@ def test_file_whose_first_batches_were_deleted_keeps_the_others(tmp_path: Path) 
     with running_gateway(journal=journal) as running, running.client() as client:
         client.topic("t")
         client.produce("t", batch(b"gone"))
-        wanted = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
-        client.call("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+        client.call("DELETE_RECORDS", 2, name="t", partitionIndex=0, offset=1, timeoutMs=1000)
         client.produce("t", batch(b"kept"))
         before = client.fetch("t", 1)["records"]
     with running_gateway(journal=journal) as running, running.client() as client:
@@ -321,9 +320,9 @@ def on_disk(path: Path, disk: Disk, fsync_ms: int | None = None) -> Iterator[Run
 
 
 def commit(client: Client, offset: int) -> int:
-    partitions = [{"partitionIndex": 0, "committedOffset": offset}]
-    topics = [{"name": "t", "partitions": partitions}]
-    response = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    response = client.call(
+        "OFFSET_COMMIT", 8, groupId="g", name="t", partitionIndex=0, committedOffset=offset
+    )
     return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
@@ -334,7 +333,7 @@ def test_full_disk_returns_retriable_errors_and_loses_nothing_acknowledged(
     with on_disk(tmp_path / "journal", disk) as running, running.client() as client:
         client.topic("t")
         assert client.produce("t", batch(b"0"))["errorCode"] == 0
-        client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+        client.call("FIND_COORDINATOR", 4, coordinatorKeys=["g"])
         assert commit(client, 1) == 0
         for offset in range(1, 10):
             disk.is_full = True
@@ -347,8 +346,7 @@ def test_full_disk_returns_retriable_errors_and_loses_nothing_acknowledged(
         before = client.fetch("t", 0)["records"]
     with on_disk(tmp_path / "journal", Disk()) as running, running.client() as client:
         assert client.fetch("t", 0)["records"] == before
-        body = [{"name": "t", "partitionIndexes": [0]}]
-        response = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": body})
+        response = client.call("OFFSET_FETCH", 7, groupId="g", name="t", partitionIndexes=[0])
         assert response["topics"][0]["partitions"][0]["committedOffset"] == 10
 
 
@@ -390,7 +388,7 @@ def test_torn_journal_is_continued_before_the_tear(tmp_path: Path) -> None:
         client.topic("torn")
     journal.write_bytes(journal.read_bytes()[:-9])
     with running_gateway(journal=journal) as running, running.client() as client:
-        topics = client.call("METADATA", 9, {"topics": None})["topics"]
+        topics = client.call("METADATA", 9, topics=None)["topics"]
         assert [topic["name"] for topic in topics] == ["whole"]
 
 
@@ -405,7 +403,7 @@ def test_events_are_replayed_under_the_settings_of_their_time(tmp_path: Path) ->
             name = {"name": f"of-{partitions}", "numPartitions": -1, "replicationFactor": -1}
             client.call("CREATE_TOPICS", 7, {"topics": [name], "timeoutMs": 30000})
     with running_gateway(journal=journal) as running, running.client() as client:
-        topics = client.call("METADATA", 9, {"topics": None})["topics"]
+        topics = client.call("METADATA", 9, topics=None)["topics"]
         assert {t["name"]: len(t["partitions"]) for t in topics} == {"of-2": 2, "of-5": 5}
 
 

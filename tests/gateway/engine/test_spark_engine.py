@@ -144,7 +144,7 @@ def impatient(made: HandDrivenJob, **options: Any) -> Iterator[Running]:
 
 
 def metadata(client: Client) -> dict[str, Any]:
-    return client.call("METADATA", 9, {"topics": []})
+    return client.call("METADATA", 9, topics=[])
 
 
 def is_responding(running: Running) -> bool:
@@ -211,9 +211,9 @@ def test_requests_to_a_stopped_job_time_out(
     with capture_logs() as logs, impatient(hand_driven) as running:
         with running.client() as requests, running.client() as produces:
             started = time.monotonic()
-            requests.send("METADATA", 9, {"topics": []})
+            requests.send("METADATA", 9, topics=[])
             for _ in range(2):
-                produces.send("PRODUCE", 9, {"acks": 1, "timeoutMs": 1, "topicData": []})
+                produces.send("PRODUCE", 9, acks=1, timeoutMs=1, topicData=[])
             assert requests.is_closed()
             assert produces.is_closed()
             assert time.monotonic() - started >= PATIENCE_S
@@ -256,7 +256,7 @@ def test_request_without_queue_space_is_written_later(
     with serving(engine_of(hand_driven, **most)) as running:
         clients = [running.client() for _ in range(5)]
         for client in clients:
-            client.send("METADATA", 9, {"topics": []})
+            client.send("METADATA", 9, topics=[])
         wait_until(lambda: len(running.engine._queued) == 5 - rows)
         assert len(running.engine._pending) == rows
         assert running.engine.throttle_ms == THROTTLE_MAX_MS
@@ -266,7 +266,7 @@ def test_request_without_queue_space_is_written_later(
         assert max(response["throttleTimeMs"] for response in responses) > 0
         wait_until(lambda: not running.engine._pending)
         assert (running.engine.throttle_ms, running.engine._in_flight_bytes) == (0, 0)
-        assert clients[0].call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 0
+        assert clients[0].call("METADATA", 9, topics=[])["throttleTimeMs"] == 0
         for client in clients:
             client.__exit__()
         hand_driven.stop()
@@ -278,7 +278,7 @@ def test_requests_without_queue_space_time_out_with_the_others(
     with impatient(hand_driven, in_flight_max=1) as running:
         clients = [running.client() for _ in range(3)]
         for client in clients:
-            client.send("METADATA", 9, {"topics": []})
+            client.send("METADATA", 9, topics=[])
         assert all(client.is_closed() for client in clients)
         assert not running.engine._pending
         assert all(each.pending.future.done() for each in running.engine._queued)
@@ -300,7 +300,7 @@ def test_silent_reader_is_started_again(
     hand_driven.start()
     with impatient(hand_driven) as running:
         with running.client() as client:
-            client.send("METADATA", 9, {"topics": []})
+            client.send("METADATA", 9, topics=[])
             assert client.is_closed()
         wait_until(partial(is_responding, running), "another reader hears")
         hand_driven.stop()
@@ -327,7 +327,7 @@ def test_dead_letter_is_an_error_response(
     with serving(engine_of(hand_driven)) as running, running.client() as client:
         response = client.produce("any", batch(b"a"), partition=3)
         assert (response["index"], response["errorCode"]) == (3, error)
-        (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
+        (topic,) = client.call("METADATA", 9, name="any")["topics"]
         assert (topic["name"], topic["errorCode"]) == ("any", error)
         hand_driven.stop()
 
@@ -344,7 +344,7 @@ def test_gateway_of_an_older_placement_reports_that_it_must_restart(
     with capture_logs() as logs, serving(engine_of(hand_driven)) as running:
         with running.client() as client:
             for _ in range(2):
-                (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
+                (topic,) = client.call("METADATA", 9, name="any")["topics"]
                 assert topic["errorCode"] != Error.NONE
         hand_driven.stop()
     (result,) = [log for log in logs if log["event"] == OTHER_CELLS]
@@ -360,7 +360,7 @@ def test_event_that_kafka_refuses_closes_its_connection(
     with capture_logs() as logs, serving(engine) as running:
         for _ in ("told when the topic is known", "told at once, because it is"):
             with running.client() as client:
-                client.send("METADATA", 9, {"topics": []})
+                client.send("METADATA", 9, topics=[])
                 assert client.is_closed()
         assert not running.engine._pending
     closed = [log["reason"] for log in logs if log["event"] == "connection closed"]
@@ -382,7 +382,7 @@ def test_failed_producer_is_replaced(hand_driven: HandDrivenJob) -> None:
     with serving(engine_of(hand_driven)) as running:
         running.engine._producer = FailedProducer()
         with running.client() as client:
-            client.send("METADATA", 9, {"topics": []})
+            client.send("METADATA", 9, topics=[])
             assert client.is_closed()
         with running.client() as client:
             assert metadata(client)["brokers"]
@@ -450,7 +450,7 @@ def test_closed_connection_is_sent_only_with_share_sessions(
 def test_submitted_events_are_written_before_closing(hand_driven: HandDrivenJob) -> None:
     """Also while a batch is being written; no further response is sent."""
     with serving(engine_of(hand_driven)) as running, running.client() as client:
-        client.send("METADATA", 9, {"topics": []})
+        client.send("METADATA", 9, topics=[])
         wait_until_waiting(running, 1)
         with running.client() as produces:
             produces.send("PRODUCE", 9, produce_body("any", batch(b"a")))
@@ -476,8 +476,7 @@ def test_nothing_is_accepted_after_closing(hand_driven: HandDrivenJob) -> None:
 
 def alter_quotas(client: Client, entity: dict[str, str], key: str, value: float) -> None:
     named = [{"entityType": kind, "entityName": name} for kind, name in entity.items()]
-    entry = {"entity": named, "ops": [{"key": key, "value": value}]}
-    response = client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+    response = client.call("ALTER_CLIENT_QUOTAS", 1, entity=named, key=key, value=value)
     assert response["entries"][0]["errorCode"] == 0
 
 

@@ -12,9 +12,7 @@ from brokertwin.gateway.faults.fault import Effect, Fault, FaultSpec
 from brokertwin.gateway.faults.injection import FaultSet, InjectedFaults
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import RequestFrame
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
-
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+from brokertwin.protocol.kafka_apis import API_KEYS
 
 
 class Known:
@@ -34,7 +32,7 @@ class Known:
 
 
 def request(api: str, client: str = "mine", version: int = 9, **body: Any) -> RequestFrame:
-    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "clientId": client}
+    header = {"requestApiKey": API_KEYS[api], "requestApiVersion": version, "clientId": client}
     return RequestFrame({**header, "requestApiKeyName": api}, body)
 
 

@@ -52,7 +52,7 @@ def call(proxy: KafkaProxy) -> Iterator[Call]:
 def client(proxy: KafkaProxy) -> Iterator[Client]:
     host, port = proxy.bootstrap.split(":")
     with Client(Address(host, int(port))) as client:
-        client.call("METADATA", 12, {"topics": None})
+        client.call("METADATA", 12, topics=None)
         yield client
 
 

@@ -41,7 +41,7 @@ def connect(proxy: KafkaProxy, name: str = "tester") -> Client:
 @pytest.fixture
 def client(proxy: KafkaProxy) -> Iterator[Client]:
     with connect(proxy) as client:
-        client.call("METADATA", 12, {"topics": None})
+        client.call("METADATA", 12, topics=None)
         yield client
 
 
@@ -87,14 +87,13 @@ def test_a_partition_fails_in_a_session_that_no_longer_names_it(
     broker: KafkaBroker, proxy: KafkaProxy, client: Client, version: int
 ) -> None:
     broker.produce("orders", "first")
-    topics = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"]
+    topics = client.call("METADATA", 12, name="orders")["topics"]
     wanted = [{"partition": index, "partitionMaxBytes": 1000} for index in (0, 1)]
     named = [{"topic": "orders", "topicId": topics[0]["topicId"], "partitions": wanted}]
     body = {"maxBytes": 1000, "maxWaitMs": 0}
     opened = client.call("FETCH", version, {**body, "sessionEpoch": 0, "topics": named})
     fault = proxy.fail_next("FETCH", "OFFSET_OUT_OF_RANGE", topic="orders", partition=1)
-    session = {**body, "sessionId": opened["sessionId"], "sessionEpoch": 1}
-    failed = client.call("FETCH", version, session)
+    failed = client.call("FETCH", version, body, sessionId=opened["sessionId"], sessionEpoch=1)
     errors = {
         partition["partitionIndex"]: partition["errorCode"]
         for topic in failed["responses"]
@@ -122,7 +121,7 @@ def test_a_response_is_lost_without_closing_the_connection(
     host, port = proxy.bootstrap.split(":")
     with Client(Address(host, int(port)), timeout_s=0.3) as client:
         client.send("PRODUCE", 9, produce_body("orders", batch(b"x"), 0))
-        client.send("METADATA", 9, {"topics": []})
+        client.send("METADATA", 9, topics=[])
         with pytest.raises(TimeoutError):
             client.receive()
     wait_until(lambda: values(broker) == [b"x"])
@@ -146,7 +145,7 @@ def test_a_duplicated_request_is_processed_twice_and_gets_one_response(
     response = client.produce("orders", batch(b"x"))
     assert (response["errorCode"], response["baseOffset"]) == (0, 1)
     assert values(broker) == [b"x", b"x"]
-    assert client.call("METADATA", 9, {"topics": []})["brokers"]
+    assert client.call("METADATA", 9, topics=[])["brokers"]
     assert [each.get("delivered", True) for each in proxy.requests("PRODUCE")] == [False, True]
 
 
@@ -154,7 +153,7 @@ def test_delayed_responses_keep_their_order(proxy: KafkaProxy, client: Client) -
     proxy.delay("PRODUCE", 150)
     started = time.monotonic()
     ids = [client.send("PRODUCE", 9, produce_body("orders", batch(b"x"), 0))]
-    ids.append(client.send("METADATA", 9, {"topics": []}))
+    ids.append(client.send("METADATA", 9, topics=[]))
     found = [int.from_bytes(client.receive()[:4], "big") for _ in ids]
     assert found == ids
     assert time.monotonic() - started >= 0.15
@@ -191,9 +190,9 @@ def test_a_throttle_time_is_reported_and_later_requests_wait(
     proxy: KafkaProxy, client: Client
 ) -> None:
     proxy.throttle(200, "METADATA")
-    assert client.call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 200
+    assert client.call("METADATA", 9, topics=[])["throttleTimeMs"] == 200
     started = time.monotonic()
-    assert client.call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 0
+    assert client.call("METADATA", 9, topics=[])["throttleTimeMs"] == 0
     assert time.monotonic() - started >= 0.15
 
 
@@ -219,21 +218,21 @@ def test_a_produce_with_acks_0_ends_its_connection(
 def test_api_versions_can_be_lost(proxy: KafkaProxy) -> None:
     proxy.lose_response("API_VERSIONS")
     with connect(proxy) as client:
-        client.send("API_VERSIONS", 3, {"clientSoftwareName": "a", "clientSoftwareVersion": "1"})
+        client.send("API_VERSIONS", 3, clientSoftwareName="a", clientSoftwareVersion="1")
         assert client.is_closed()
 
 
 def test_a_broker_is_selected_by_its_id() -> None:
     with KafkaBroker(brokers=3) as broker, KafkaProxy(broker.bootstrap_servers[0]) as proxy:
         with connect(proxy) as client:
-            brokers = client.call("METADATA", 12, {"topics": []})["brokers"]
+            brokers = client.call("METADATA", 12, topics=[])["brokers"]
         addresses = {each["nodeId"]: Address(each["host"], each["port"]) for each in brokers}
         proxy.drop_connection("METADATA", broker=2, times=None)
         for node in (1, 3):
             with Client(addresses[node]) as client:
-                assert client.call("METADATA", 12, {"topics": []})["brokers"]
+                assert client.call("METADATA", 12, topics=[])["brokers"]
         with Client(addresses[2]) as client:
-            client.send("METADATA", 12, {"topics": []})
+            client.send("METADATA", 12, topics=[])
             assert client.is_closed()
         (cut,) = [each for each in proxy.requests("METADATA") if each["fault"]]
         assert cut["broker"] == 2
@@ -257,9 +256,9 @@ def test_a_response_above_the_limit_passes_undecoded_and_in_order(
 ) -> None:
     proxy._proxy.limits = GatewayLimits(frame_bytes=200)
     proxy.delay("HEARTBEAT", 50)
-    ids = [client.send("HEARTBEAT", 3, {"groupId": "g"})]
+    ids = [client.send("HEARTBEAT", 3, groupId="g")]
     ids.append(client.send("DESCRIBE_CONFIGS", 4, CONFIGS))
-    ids.append(client.send("HEARTBEAT", 3, {"groupId": "g"}))
+    ids.append(client.send("HEARTBEAT", 3, groupId="g"))
     frames = [client.receive() for _ in ids]
     assert [int.from_bytes(frame[:4], "big") for frame in frames] == ids
     assert len(frames[1]) > 200
@@ -289,7 +288,7 @@ def test_closing_the_proxy_releases_held_responses(broker: KafkaBroker) -> None:
     spec = FaultSpec(effect=Effect.HOLD, api="METADATA")
     proxy = KafkaProxy(broker.bootstrap, [spec]).start()
     with connect(proxy) as client:
-        client.send("METADATA", 9, {"topics": []})
+        client.send("METADATA", 9, topics=[])
         proxy.faults[0].wait()
         proxy.close()
         assert decode_response(3, 9, client.receive())[1]["brokers"]

@@ -78,18 +78,17 @@ class Talk:
 
     def forget(self) -> None:
         """Delete the tokens and ACLs of an earlier attempt."""
-        self._clients["admin"].call("DELETE_ACLS", 3, {"filters": [EVERY_ACL]})
+        self._clients["admin"].call("DELETE_ACLS", 3, filters=[EVERY_ACL])
         for client in self._clients.values():
-            for each in client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})["tokens"]:
-                body = {"hmac": each["hmac"], "expiryTimePeriodMs": -1}
-                client.call("EXPIRE_DELEGATION_TOKEN", 2, body)
+            for each in client.call("DESCRIBE_DELEGATION_TOKEN", 3, owners=None)["tokens"]:
+                client.call("EXPIRE_DELEGATION_TOKEN", 2, hmac=each["hmac"], expiryTimePeriodMs=-1)
         wait_until(lambda: not self._good_until())
         settle(self._clients["admin"])
 
     def allow(self, user: str, operation: Operation, kind: ResourceType, name: str) -> None:
         acl = {"resourceType": int(kind), "resourceName": name, "principal": f"User:{user}"}
         acl |= {"host": "*", "operation": int(operation), "permissionType": 3}
-        response = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
+        response = self._clients["admin"].call("CREATE_ACLS", 3, creations=[acl])
         assert response["results"][0]["errorCode"] == 0
         settle(self._clients["admin"])
 
@@ -152,9 +151,9 @@ class Talk:
                 self._report(f"log in with {name}", {"closed": True})
 
     def _look(self, client: Client, name: str) -> None:
-        response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, owners=None)
         self._report(f"by {name}: its tokens", response)
-        response = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
+        response = client.call("CREATE_DELEGATION_TOKEN", 3, renewers=[], maxLifetimeMs=-1)
         self._report(f"by {name}: another", response)
         topics = [{"name": f"of-{uuid.uuid4()}", "numPartitions": 1, "replicationFactor": 1}]
         response = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
@@ -175,7 +174,7 @@ class Talk:
         wait_until(lambda: self._good_until().get(wanted) == until_ms)
 
     def _good_until(self) -> dict[str, int]:
-        response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, owners=None)
         return {each["tokenId"]: each["expiryTimestamp"] for each in response["tokens"]}
 
     def _report(self, what: str, response: dict[str, Any], now: float = 0.0) -> None:
@@ -312,7 +311,7 @@ def wait_until_listed(address: Address, token_id: str, is_there: bool = True) ->
         assert sasl.log_in(client, "alice", PASSWORD)["errorCode"] == 0
 
         def is_reported() -> bool:
-            response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+            response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, owners=None)
             return (token_id in {each["tokenId"] for each in response["tokens"]}) == is_there
 
         wait_until(is_reported)

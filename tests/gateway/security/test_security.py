@@ -88,7 +88,7 @@ def test_sasl_apis_on_a_plaintext_listener_get_kafkas_responses() -> None:
                 "errorMessage": "SaslAuthenticate request received after successful authentication",
                 "authBytes": "",
             }
-        assert client.call("METADATA", 9, {"topics": []})["controllerId"] == 1
+        assert client.call("METADATA", 9, topics=[])["controllerId"] == 1
 
 
 # --- principals
@@ -109,7 +109,7 @@ def test_event_contains_the_principal(tmp_path: Path) -> None:
         for user in ("alice", "zoë, ="):
             with running.client() as client:
                 assert sasl.log_in(client, user)["errorCode"] == 0
-                client.call("METADATA", 9, {"topics": []})
+                client.call("METADATA", 9, topics=[])
     assert isinstance(running.engine, Noting)
     assert running.engine.principals == ["User:alice", "User:zoë, ="]
 
@@ -168,18 +168,18 @@ def test_larger_frames_are_accepted_after_authentication(tmp_path: Path) -> None
     with running_gateway(security=security) as running:
         with running.client() as client:
             sasl.log_in(client)
-            assert len(client.call("METADATA", 9, {"topics": names})["topics"]) == 100
+            assert len(client.call("METADATA", 9, topics=names)["topics"]) == 100
         with running.client() as client:
-            client.send("METADATA", 9, {"topics": names})
+            client.send("METADATA", 9, topics=names)
             assert client.is_closed()
 
 
 def test_frames_sent_before_the_login_completes_wait(gateway: Running) -> None:
     """Handshake, proof and a request in one write; the request is alice's."""
     with gateway.client() as client:
-        client.send("SASL_HANDSHAKE", 1, {"mechanism": "PLAIN"})
-        client.send("SASL_AUTHENTICATE", 2, {"authBytes": sasl.plain()})
-        client.send("METADATA", 9, {"topics": []})
+        client.send("SASL_HANDSHAKE", 1, mechanism="PLAIN")
+        client.send("SASL_AUTHENTICATE", 2, authBytes=sasl.plain())
+        client.send("METADATA", 9, topics=[])
         responses = [client.receive() for _ in range(3)]
     assert [int.from_bytes(response[:4], "big") for response in responses] == [1, 2, 3]
 
@@ -213,7 +213,7 @@ def test_authenticated_connection_has_no_such_time_limit(tmp_path: Path) -> None
         ):
             sasl.log_in(client)
             time.sleep(2 * seconds)
-            client.call("METADATA", 9, {"topics": []})
+            client.call("METADATA", 9, topics=[])
             return
     pytest.fail("closed though it is authenticated")
 
@@ -488,10 +488,10 @@ def test_unauthenticated_connection_sends_no_event_to_the_engine(tmp_path: Path)
     typed, _ = parse({})
     engine = Noting(CLUSTER, [1], typed, None)
     with serving(engine, security=with_sasl(tmp_path)) as running, running.client() as client:
-        client.send("METADATA", 9, {"topics": []})
+        client.send("METADATA", 9, topics=[])
         assert client.is_closed()
         with Client(running.addresses[1]) as another:
             sasl.handshake(another, "PLAIN")
-            another.send("CREATE_TOPICS", 7, {"topics": [], "timeoutMs": 1})
+            another.send("CREATE_TOPICS", 7, topics=[], timeoutMs=1)
             another.receive()
     assert not hasattr(engine, "principals")

@@ -33,6 +33,8 @@ def test_other_requests_are_listed_if_refused() -> None:
     by_api = {entry.api for entry in story if entry.refused}
     assert {"CREATE_TOPICS", "DELETE_RECORDS", "OFFSET_COMMIT"} <= by_api
     assert len({entry.id for entry in story}) == len(story) < 30
+    created = [each.said for each in story if each.api == "CREATE_TOPICS" and each.refused]
+    assert created[:2] == ["admin_kp.15.t0", "bad name!"]
 
 
 def test_request_in_two_timelines_is_listed_once() -> None:

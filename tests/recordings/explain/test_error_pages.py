@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from brokertwin.errors import UserError
 from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.explain import error_pages
 from tests import error_pages as written
@@ -32,3 +33,41 @@ def test_every_page_is_reached_from_the_list() -> None:
     linked = set(re.findall(r"\((\w+\.md)\)", error_pages.index()))
     assert linked | {"README.md"} == {path.name for path in written.FOLDER.glob("*.md")}
     assert {f"docs/errors/{name}" for name in linked} <= {name_of(page) for page in DOCUMENTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("25", 25),
+        ("unknown-member-id", 25),
+        ("UnknownMemberIdException", 25),
+        ("org.apache.kafka.common.errors.NotLeaderOrFollowerException", 6),
+        ("NotLeaderForPartitionError", 6),
+        ("NOT_LEADER_FOR_PARTITION", 6),
+        ("InvalidPidMappingException", 49),
+        ("TopicAuthorizationException", 29),
+        ("TopicAuthorizationFailedError", 29),
+        ("NetworkException", 13),
+    ],
+)
+def test_an_error_by_its_name_or_by_that_of_an_exception(name: str, code: int) -> None:
+    assert error_pages.code_of(name) == code
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "org.apache.kafka.clients.consumer.CommitFailedException",
+            "Did you mean UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or STALE_MEMBER_EPOCH?",
+        ),
+        ("TimeoutException", "Did you mean REQUEST_TIMED_OUT?"),
+        ("UNKNOWN_MEMBER", "Did you mean UNKNOWN_MEMBER_ID or "),
+        ("FAILED", "List all errors with: brokertwin explain error"),
+    ],
+)
+def test_other_names_are_refused_with_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(UserError) as raised:
+        error_pages.code_of(name)
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith(hint)

@@ -9,13 +9,14 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.explain.partitions import PartitionTimeline, errors_of, parts_of
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import Watched, watch
 from tests.support.audits import RECORDINGS
 from tests.support.machine import header
-from tests.support.synthetic_recording import KEYS, START
+from tests.support.synthetic_recording import START
 
 
 @cache
@@ -118,7 +119,7 @@ def lines(
         {
             "time": START + 1000 * number,
             "requestHeader": {
-                "requestApiKey": KEYS[api],
+                "requestApiKey": API_KEYS[api],
                 "requestApiVersion": 12,
                 "correlationId": number,
                 "clientId": "a",

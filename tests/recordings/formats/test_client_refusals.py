@@ -157,7 +157,9 @@ def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
     file.write_text(f"2026-11-20 09:12:05.412 ERROR {failed}\n")
     with pytest.raises(UserError) as raised:
         _groups(Where(files=[file]), "parcels")
-    assert raised.value.hint == "It has no group."
+    assert raised.value.hint == (
+        "It has no group. If it is a client's own log, use `brokertwin explain client`."
+    )
 
 
 @pytest.mark.parametrize("repeated", ["clientId=", "D", "x#"])

@@ -25,11 +25,11 @@ from brokertwin.recordings.replay.recording import Exchange
 from tests.support.synthetic_recording import GROUP, PRODUCER, START, SyntheticRecording
 
 
-def emitted(exchanges: Sequence[Exchange]) -> list[Finding]:
-    group, found = group_of(GROUP), []
+def emitted(exchanges: Sequence[Exchange], known: KnownFacts | None = None) -> list[Finding]:
+    group, found, known = group_of(GROUP), [], known or KnownFacts()
     for each in exchanges:
-        found += group.step(exchange_of(each), KnownFacts())
-    return found + group.expire(float("inf"), KnownFacts())
+        found += group.step(exchange_of(each), known)
+    return found + group.expire(float("inf"), known)
 
 
 def test_later_join_completes_the_cause_of_a_refusal() -> None:
@@ -55,17 +55,30 @@ def test_of_joins_that_arrived_at_once_none_began_the_rebalance() -> None:
     assert [why for each in found for why in each.causes] == []
 
 
-def test_later_departure_withdraws_a_dropped_member() -> None:
+@pytest.mark.parametrize(
+    ("left", "is_coarse", "withdrawn"),
+    [
+        (9_000, False, [False, True]),
+        (10_900, False, [False]),
+        (10_900, True, [False, True]),
+        (11_100, True, [False]),
+    ],
+)
+def test_later_departure_withdraws_a_dropped_member(
+    left: int, is_coarse: bool, withdrawn: list[bool]
+) -> None:
+    """Whole seconds do not show that the member left after the generation began."""
     recording = SyntheticRecording()
     recording.join("b", 1, is_new=True, at=0)
     recording.join("a", 1, ["a", "b"], at=0)
     recording.join("a", 2, ["a"], at=10_000)
     response = {"errorCode": 0}
     request = {"groupId": GROUP, "memberId": "b"}
-    recording.add("b", "LEAVE_GROUP", request, response, at=9_000, end=10_100)
-    found = [each for each in emitted(recording.exchanges) if each.kind == "member-dropped"]
-    assert [each.is_withdrawn for each in found] == [False, True]
-    assert found[0].id == found[1].id
+    recording.add("b", "LEAVE_GROUP", request, response, at=left, end=11_200)
+    known = KnownFacts(logs={1: (START, START)}, precise={} if is_coarse else {1: None})
+    found = [e for e in emitted(recording.exchanges, known) if e.kind == "member-dropped"]
+    assert [each.is_withdrawn for each in found] == withdrawn
+    assert len({each.id for each in found}) == 1
 
 
 def test_a_slow_member_does_not_make_a_rebalance_storm_smaller() -> None:

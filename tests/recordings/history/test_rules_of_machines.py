@@ -95,6 +95,17 @@ def test_an_epoch_goes_back_if_the_request_came_after_the_response_with_a_higher
     assert [(each.epoch, each.former) for each in back] == found
 
 
+@pytest.mark.parametrize(("arrived", "epoch"), [(0, -1), (21, 0)])
+def test_a_produce_without_headers_has_no_epoch_that_its_client_asked_for_later(
+    arrived: int, epoch: int
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, at=10, end=20)
+    recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived, end=30)
+    (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
+    assert fenced.epoch == epoch
+
+
 def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one() -> None:
     recording = SyntheticRecording()
     recording.init("a", 0, timeout_ms=60_000)

@@ -85,6 +85,21 @@ def test_a_topic_id_is_taken_from_creation_or_a_later_response() -> None:
     assert later[0] == Choices(topic_ids={"a": ID_1})
 
 
+def test_topics_that_brokers_create_for_share_groups_have_their_recorded_ids() -> None:
+    config = {"name": "errors.deadletterqueue.topic.name", "value": "dead"}
+    history = [
+        exchange(44, {"resources": [{"configs": [config]}]}, {}),
+        exchange(76, {}, {"errorCode": 0}),
+        exchange(79, {}, {"errorCode": 0}),
+        shown("dead", ID_1),
+        shown("__share_group_state", ID_2),
+    ]
+    assert choices_of(history)[1:3] == [
+        Choices(topic_ids={"__share_group_state": ID_2}),
+        Choices(topic_ids={"dead": ID_1}),
+    ]
+
+
 def test_a_rejected_topic_gets_no_id() -> None:
     assert choices_of([created("a", error=36, topicId=ZERO_UUID), shown("a", ID_1)])[0] is None
 

@@ -1,5 +1,6 @@
 """One response against the recorded one: any wrong field is found, except those that are listed."""
 
+import base64
 import copy
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.protocol import control_batches
-from brokertwin.protocol.batch_headers import EndMarker
+from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.protocol.bodies import render
 from brokertwin.recordings.replay.before import ENTRIES
 from brokertwin.recordings.replay.comparison import (
@@ -28,9 +29,11 @@ from brokertwin.recordings.replay.comparison import (
     keyed,
 )
 from brokertwin.recordings.replay.findings import request_with_findings
+from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.masking import MASKED, masked
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.share import dead_letters
 from tests.support.sources import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
@@ -380,6 +383,30 @@ def test_an_end_marker_is_compared_as_if_written_at_the_recorded_time() -> None:
         assert verdict(exchange, got) is CompareVerdict.DIFFER, name
     other = {**ours, "endMarker": {"isCommit": True, "coordinatorEpoch": 1}}
     assert verdict(exchange, with_leaf(exchange.response, path, other)) is CompareVerdict.DIFFER
+
+
+def test_dead_letters_are_compared_as_if_written_at_the_recorded_time() -> None:
+    """The checksum is of Kafka 4.4.0, for a record rejected in a topic of an exam."""
+    headers = {
+        "topic": "brokertwin-exam-ffc89d-012-a",
+        "partition": "1",
+        "offset": "0",
+        "group": "brokertwin-exam-ffc89d-012-g",
+        "delivery.count": "1",
+        "message": "Offset rejected by client.",
+    }
+    packed = dead_letters.encoded(0, headers)
+    batch = Batch(0, 0, partition_leader_epoch=0, size_in_bytes=290, record_count=1, packed=packed)
+    ours = render(batch, 0)
+    then = 1795989790040
+    recorded = ours | {"baseTimestamp": then, "maxTimestamp": then, "crc": 2384444875}
+    del recorded["packed"]
+    outcome = compare(recorded, ours)
+    assert outcome.verdict is CompareVerdict.AGREE
+    assert outcome.used == {Freedom.MARKER_TIME}
+    other = base64.b64encode(packed[:-1] + b"x").decode()
+    for wrong in ({"packed": other}, {"sizeInBytes": 291}, {"lastOffsetDelta": 1}):
+        assert compare(recorded, ours | wrong).verdict is CompareVerdict.DIFFER, wrong
 
 
 def test_captures_are_there() -> None:

@@ -23,6 +23,7 @@ from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.events import Kind
 from tests.support.races import (
     START,
+    TOPIC,
     TimedRequest,
     create,
     fetch,
@@ -166,6 +167,60 @@ def test_a_change_of_metadata_may_be_read_late() -> None:
     assert found == {CompareVerdict.AGREE}
     assert schedule.late == {"create"}
     assert not schedule.held
+
+
+def test_late_changes_of_metadata_are_read_one_by_one() -> None:
+    topic = {"name": "other", "numPartitions": 1, "replicationFactor": 1}
+    other = create(at=1, connection="c2")._replace(
+        name="other", body={"topics": [topic], "timeoutMs": 30000}
+    )
+    both = {"topics": [{"name": TOPIC}, {"name": "other"}], "allowAutoTopicCreation": False}
+    requests = [create(), other, metadata("first", 10), metadata("second", 20)]
+    requests += [
+        metadata(name, at)._replace(body=both) for name, at in (("both", 30), ("last", 40))
+    ]
+    handled = [("first", -2), ("create", 0), ("second", 1), ("both", 2), ("other", 3), ("last", 40)]
+    schedule, found = searched(requests, handled)
+    assert found == {CompareVerdict.AGREE}
+    assert schedule.late == {"create", "other"}
+
+
+def refused(code: int, at: int) -> dict[str, ComparisonOutcome]:
+    """A first ListOffsets to a new topic is refused; the second is accepted."""
+    requests = [
+        create(),
+        list_offsets("early", at, 1, "c1"),
+        list_offsets("again", at + 9, 1, "c1"),
+    ]
+    recording = recorded(requests, [("create", 0), ("early", at), ("again", at + 9)])
+    early = next(each for each in recording.exchanges if each.id == "early")
+    part = {
+        "partitionIndex": 0,
+        "errorCode": code,
+        "timestamp": -1,
+        "offset": -1,
+        "leaderEpoch": -1,
+    }
+    response = {**early.response, "topics": [{"name": TOPIC, "partitions": [part]}]}
+    changed = msgspec.structs.replace(early, response=response)
+    exchanges = [changed if each is early else each for each in recording.exchanges]
+    return replayed(Recording(exchanges, []))[1]
+
+
+@pytest.mark.parametrize(
+    ("code", "at", "verdict"),
+    [
+        (6, 900, CompareVerdict.AGREE),
+        (6, 1100, CompareVerdict.DIFFER),
+        (3, 900, CompareVerdict.DIFFER),
+    ],
+)
+def test_the_log_of_a_new_partition_may_be_opened_late(
+    code: int, at: int, verdict: CompareVerdict
+) -> None:
+    outcome = refused(code, at)["early"]
+    assert outcome.verdict is verdict
+    assert (Freedom.UNREADY in outcome.used) is (verdict is CompareVerdict.AGREE)
 
 
 def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:

@@ -49,12 +49,12 @@ def acl(name: str = "orders", **other: Any) -> dict[str, Any]:
 
 
 def create(bench: Bench, *acls: dict[str, Any], principal: str = "User:admin") -> list[int]:
-    response = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
+    response = bench.request("CREATE_ACLS", 3, creations=list(acls), principal=principal)
     return [result["errorCode"] for result in response["results"]]
 
 
 def described(bench: Bench, **filters: Any) -> list[str]:
-    response = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
+    response = bench.request("DESCRIBE_ACLS", 3, EVERYTHING, **filters, principal="User:admin")
     return [resource["resourceName"] for resource in response["resources"]]
 
 
@@ -95,14 +95,14 @@ def test_denied_client_changes_nothing() -> None:
     bench = secured()
     create(bench, acl())
     assert create(bench, acl("other"), principal="User:eve") == [Error.CLUSTER_AUTHORIZATION_FAILED]
-    response = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
+    response = bench.request("DELETE_ACLS", 3, filters=[EVERYTHING], principal="User:eve")
     assert response["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
     assert described(bench) == ["orders"]
 
 
 def test_undecodable_code_closes_the_connection() -> None:
     bench = secured()
-    event_id = bench.send("CREATE_ACLS", 3, {"creations": [acl(operation=0)]})
+    event_id = bench.send("CREATE_ACLS", 3, creations=[acl(operation=0)])
     assert bench.responses[event_id]["closesConnection"] is True
     assert bench.responses[event_id]["response"] is None
 

@@ -28,7 +28,7 @@ def secured(**settings: Any) -> Bench:
     )
     wanted = {"name": "t", "numPartitions": 1, "replicationFactor": 1}
     bench.request("CREATE_TOPICS", 7, {"topics": [wanted]}, principal=ADMIN)
-    bench.request("FIND_COORDINATOR", 2, {"key": "g", "keyType": 0}, principal=ADMIN)
+    bench.request("FIND_COORDINATOR", 2, key="g", keyType=0, principal=ADMIN)
     bench.request("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, principal=ADMIN)
     return bench
 
@@ -221,7 +221,7 @@ def test_transactional_batches_require_the_transactional_id() -> None:
     batch = header(1, 1, 0, 0, magic=2, isTransactional=True)
     body = produce_body("t", batch, transactionalId="x")
     assert partition_of(bench.request("PRODUCE", 9, body, principal=ALICE)) == 53
-    event_id = bench.send("PRODUCE", 9, {**body, "acks": 0}, principal=ALICE)
+    event_id = bench.send("PRODUCE", 9, body, acks=0, principal=ALICE)
     assert bench.responses[event_id]["closesConnection"] is True
 
 

@@ -110,7 +110,7 @@ def test_visibility_of_a_token() -> None:
     ):
         acl = {"resourceType": int(kind), "resourceName": name, "principal": "User:eve"}
         acl |= {"host": "h", "operation": int(operation), "permissionType": 3}
-        bench.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+        bench.request("CREATE_ACLS", 3, creations=[acl], principal=ADMIN)
     assert seen(bench, "User:eve") == ["a", "c"]
 
 

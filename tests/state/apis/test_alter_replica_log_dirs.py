@@ -49,7 +49,7 @@ def alter(bench: Bench, *moves: tuple[str, dict[str, list[int]]]) -> dict[tuple[
 
 
 def described(bench: Bench) -> dict[tuple[str, int], tuple[str, int]]:
-    return places(bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}))
+    return places(bench.request("DESCRIBE_LOG_DIRS", 4, topics=None))
 
 
 @pytest.fixture

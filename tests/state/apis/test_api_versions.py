@@ -52,9 +52,9 @@ def test_unsupported_version_returns_the_range_of_api_versions_alone(version: in
 @pytest.mark.parametrize("name", ["", "-", "a b", "a/", ".a", "a\n"])
 def test_client_software_name_has_letters_digits_dots_and_dashes(name: str) -> None:
     bench = Bench()
-    response = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareName": name})
+    response = bench.request("API_VERSIONS", 3, SOFTWARE, clientSoftwareName=name)
     assert response == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}
-    response = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareVersion": name})
+    response = bench.request("API_VERSIONS", 3, SOFTWARE, clientSoftwareVersion=name)
     assert response["errorCode"] == 42
     assert bench.request("API_VERSIONS", 3, SOFTWARE)["errorCode"] == 0
     assert bench.request("API_VERSIONS", 2)["errorCode"] == 0

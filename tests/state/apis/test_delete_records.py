@@ -60,7 +60,7 @@ def test_unknown_partitions_return_unknown_topic_or_partition(topic: str) -> Non
 
 def test_internal_topics_are_left_alone() -> None:
     deleter = Deleter()
-    deleter.bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+    deleter.bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
     name = "__consumer_offsets"
     assert deleter.delete((0, 0), (99, 0), topic=name) == {0: (17, -1), 99: (3, -1)}
 
@@ -85,9 +85,9 @@ def test_non_leader_returns_not_leader_or_follower() -> None:
     bench.topic("a")
     topics = [{"name": "a", "partitions": [{"partitionIndex": 0, "offset": 0}]}]
     errors = [
-        bench.request("DELETE_RECORDS", 2, {"topics": topics}, broker=broker)["topics"][0][
-            "partitions"
-        ][0]["errorCode"]
+        bench.request("DELETE_RECORDS", 2, topics=topics, broker=broker)["topics"][0]["partitions"][
+            0
+        ]["errorCode"]
         for broker in (1, 2)
     ]
     assert sorted(errors) == [0, 6]

@@ -6,7 +6,7 @@ from tests.support.machine import Bench, header
 
 
 def described(bench: Bench, topics: Any = None, version: int = 5) -> Any:
-    return bench.request("DESCRIBE_LOG_DIRS", version, {"topics": topics})
+    return bench.request("DESCRIBE_LOG_DIRS", version, topics=topics)
 
 
 def partition(number: int, size: int) -> dict[str, Any]:
@@ -33,12 +33,12 @@ def test_unknown_topics_and_partitions_are_omitted() -> None:
     bench = Bench((1, 2))
     wanted = {"name": "orders", "assignments": [{"partitionIndex": 0, "brokerIds": [2]}]}
     wanted |= {"numPartitions": -1, "replicationFactor": -1}
-    bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=1000)
     requests = [{"topic": "orders", "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
     assert [described(bench, version=each).get("errorCode") for each in (2, 3)] == [None, 0]
     (found,) = described(bench, requests, version=1)["results"]
     assert found == {"errorCode": 0, "logDir": "/tmp/kafka-logs", "topics": []}
-    response = bench.request("DESCRIBE_LOG_DIRS", 1, {"topics": requests}, broker=2)
+    response = bench.request("DESCRIBE_LOG_DIRS", 1, topics=requests, broker=2)
     (topic,) = response["results"][0]["topics"]
     assert topic == {"name": "orders", "partitions": [partition(0, 0)]}
 
@@ -47,7 +47,7 @@ def test_each_directory_shows_its_own_logs() -> None:
     names = ("/data/a", "/data/b")
     bench = Bench(given={"log.dirs": ",".join(names)}, log_dirs=names)
     bench.topic("orders", 3)
-    response = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None})
+    response = bench.request("DESCRIBE_LOG_DIRS", 4, topics=None)
     found = {
         each["logDir"]: [p["partitionIndex"] for t in each["topics"] for p in t["partitions"]]
         for each in response["results"]

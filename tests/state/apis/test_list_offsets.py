@@ -191,8 +191,7 @@ def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
     replicas.produce(count=2)
 
     def result(timestamp: int) -> tuple[int, ...]:
-        wanted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
-        body = {"replicaId": -1, "topics": wanted}
+        body = {"replicaId": -1, "name": TOPIC, "partitionIndex": 0, "timestamp": timestamp}
         response = replicas.bench.request("LIST_OFFSETS", 8, body, broker=2)
         (found,) = response["topics"][0]["partitions"]
         return found["errorCode"], found["offset"], found["leaderEpoch"]

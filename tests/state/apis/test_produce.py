@@ -28,8 +28,7 @@ def produce(
     bench: Bench, error: Error, batches: list[dict[str, Any]], acks: int = -1, index: int = 0
 ) -> Any:
     partition = {"index": index, "batches": batches, "recordsError": int(error)}
-    topics = [{"name": "t", "partitionData": [partition]}]
-    response = bench.request("PRODUCE", 9, {"acks": acks, "timeoutMs": 1, "topicData": topics})
+    response = bench.request("PRODUCE", 9, partition, acks=acks, timeoutMs=1, name="t")
     return response and response["responses"][0]["partitionResponses"][0]
 
 
@@ -73,7 +72,7 @@ def test_last_record_set_of_a_repeated_partition_is_appended(
         parts = [[*data, other]] if is_one_topic else [[each] for each in [*data, other]]
         topics = [{"name": "t", "partitionData": each} for each in parts]
         before = len(bench.records())
-        response = bench.request("PRODUCE", 9, {"acks": -1, "timeoutMs": 1, "topicData": topics})
+        response = bench.request("PRODUCE", 9, acks=-1, timeoutMs=1, topicData=topics)
         (result,) = response["responses"]
         codes = {each["index"]: each["errorCode"] for each in result["partitionResponses"]}
         assert codes == {0: error, 1: 0}
@@ -150,7 +149,7 @@ def test_as_many_records_as_offsets(bench: Bench, count: int, delta: int, error:
 @pytest.mark.parametrize(("client", "error"), [("app", 17), (None, 17), ("__admin_client", 0)])
 def test_only_the_admin_client_writes_to_internal_topics(client: str | None, error: int) -> None:
     bench = Bench(offsets_topic_num_partitions=1)
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+    bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
     of_client = {"requestApiKey": 0, "requestApiVersion": 9, "clientId": client}
     responded = bench.append("__consumer_offsets", BATCH, version=9, requestHeader=of_client)
     assert responded["errorCode"] == error
@@ -174,8 +173,7 @@ def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None
         (7, "t", [[BATCH], odd], [0, 87]),
     ]:
         data = [{"index": n, "batches": each} for n, each in enumerate(partitions)]
-        topics = [{"name": name, "partitionData": data}]
-        found = bench.request("PRODUCE", version, {"acks": 1, "topicData": topics})
+        found = bench.request("PRODUCE", version, acks=1, name=name, partitionData=data)
         responses = found["responses"][0]["partitionResponses"]
         assert [each["errorCode"] for each in responses] == codes, (version, name)
 
@@ -204,7 +202,7 @@ def test_a_response_has_the_fields_of_its_version(bench: Bench, version: int) ->
     name = "topicId" if version >= 13 else "name"
     called = [bench.topic("u") if version >= 13 else "t", ZERO_UUID if version >= 13 else "nope"]
     data = [{name: each, "partitionData": [{"index": 0, "batches": [BATCH]}]} for each in called]
-    response = bench.request("PRODUCE", version, {"acks": 1, "topicData": data})
+    response = bench.request("PRODUCE", version, acks=1, topicData=data)
     since = {"logStartOffset": 5, "recordErrors": 8, "errorMessage": 8}
     partition = ["index", "errorCode", "baseOffset", "logAppendTimeMs"]
     partition += [field for field, first in since.items() if version >= first]

@@ -79,7 +79,7 @@ class Both:
         """The producer id of a transactional id, the same on both sides."""
         body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
         body |= {"producerId": -1, "producerEpoch": -1}
-        self.bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        self.bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[name])
         end = time.monotonic() + PATIENCE_S
         theirs: dict[str, Any] = {"errorCode": 14}
         while theirs["errorCode"] and time.monotonic() < end:
@@ -186,7 +186,7 @@ def assert_the_same_snapshot(both: Both, offset: int) -> None:
         (file,) = both.broker.home.glob("data/**/orders-0/*.snapshot")
         return file.name, file.read_bytes()
 
-    topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
+    topic_id = both.bench.request("METADATA", 12, name="orders")["topics"][0]
     known = producers.of_partition(both.bench.cell.tables.of(1), topic_id["topicId"], 0)
     ours = producer_snapshots.file_name(offset), producer_snapshots.encode(known)
     assert ours == both.tape.response("snapshot", written)

@@ -91,8 +91,7 @@ class Clients(TransactionBench):
 
     def _quota(self, kind: str, quotas: dict[str, float]) -> None:
         ops = [{"key": key, "value": value} for key, value in quotas.items()]
-        entry = {"entity": [{"entityType": kind, "entityName": None}], "ops": ops}
-        response = self.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+        response = self.request("ALTER_CLIENT_QUOTAS", 1, entityType=kind, entityName=None, ops=ops)
         assert response["entries"][0]["errorCode"] == 0, response
 
     def come(self, name: str) -> None:
@@ -113,8 +112,7 @@ class Clients(TransactionBench):
             assert self.end(name, holder)["errorCode"] == 0
 
     def produce_to(self, topic: str) -> None:
-        body = {"transactionalId": None, "transactionTimeoutMs": 0}
-        reported = self.request("INIT_PRODUCER_ID", 4, body)
+        reported = self.request("INIT_PRODUCER_ID", 4, transactionalId=None, transactionTimeoutMs=0)
         response = self.append(
             topic, header(1, reported["producerId"], 0, 0, maxTimestamp=self.now)
         )
@@ -123,14 +121,13 @@ class Clients(TransactionBench):
     def join_groups(self, name: str) -> None:
         """Join members that disappear, look up an unused id, and commit an offset."""
         place = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
-        commit = {"groupId": f"o-{name}", "topics": [{"name": "hours", "partitions": [place]}]}
-        response = self.request("OFFSET_COMMIT", 8, commit)
+        response = self.request("OFFSET_COMMIT", 8, place, groupId=f"o-{name}", name="hours")
         assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
         classic = {"groupId": f"c-{name}", "sessionTimeoutMs": 45_000, "memberId": ""}
         classic |= {"rebalanceTimeoutMs": MINUTE, "protocolType": "consumer"}
         classic["protocols"] = [{"name": "range", "metadata": "AAAA"}]
         self.send("JOIN_GROUP", 3, classic)
-        self.send("JOIN_GROUP", 9, {**classic, "groupId": f"i-{name}"})
+        self.send("JOIN_GROUP", 9, classic, groupId=f"i-{name}")
         modern = {"memberId": name, "memberEpoch": 0, "rebalanceTimeoutMs": MINUTE}
         subscribed = {"subscribedTopicNames": ["hours"]}
         consumer = {**modern, **subscribed, "groupId": f"k-{name}", "topicPartitions": []}
@@ -178,13 +175,13 @@ class Clients(TransactionBench):
         assert response["errorCode"] == 0, response
         topic = {"name": f"t-{name}", "numPartitions": 2, "replicationFactor": 1}
         who = {"principal": f"User:{name}"}
-        self.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": MINUTE}, **who)
+        self.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=MINUTE, **who)
         self.produce_to(f"t-{name}")
         topic = {"name": f"t-{name}", "topicId": ZERO_UUID}
-        self.request("DELETE_TOPICS", 6, {"topics": [topic], "timeoutMs": MINUTE}, **who)
+        self.request("DELETE_TOPICS", 6, topics=[topic], timeoutMs=MINUTE, **who)
 
     def topic_id(self, name: str) -> str:
-        response = self.request("METADATA", 12, {"topics": [{"name": name}]})
+        response = self.request("METADATA", 12, name=name)
         return str(response["topics"][0]["topicId"])
 
     def pass_an_hour(self) -> None:
@@ -192,7 +189,7 @@ class Clients(TransactionBench):
         for _ in range(6):
             self.tick(10 * MINUTE)
         if self.share_groups:
-            response = self.request("DELETE_GROUPS", 2, {"groupsNames": self.share_groups})
+            response = self.request("DELETE_GROUPS", 2, groupsNames=self.share_groups)
             assert {each["errorCode"] for each in response["results"]} == {0}, response
             self.share_groups.clear()
         assert check.check(self.cell) == []

@@ -231,8 +231,7 @@ def test_failed_event_is_rolled_back_alone(
 
     def produce(*partitions: int) -> Any:
         data = [{"index": partition, "batches": [header()]} for partition in partitions]
-        body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
-        bench.send("PRODUCE", 12, body)
+        bench.send("PRODUCE", 12, acks=-1, name="orders", partitionData=data)
         return bench.last
 
     for _ in range(3):
@@ -259,8 +258,7 @@ def test_committed_event_is_not_repeated_after_a_fault(
     """A deadline raises as a Produce comes; the next fault does not append it again."""
     bench = Bench()
     bench.topic("orders")
-    wanted = [{"topic": "orders", "partitions": [{"partition": 0}]}]
-    bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": wanted})
+    bench.send("FETCH", 12, maxWaitMs=500, minBytes=1, topic="orders", partition=0)
 
     def break_down(*_: object) -> None:
         raise ZeroDivisionError("planted")
@@ -280,7 +278,7 @@ def test_too_large_response_becomes_an_error() -> None:
     bench = Bench()
     bench.topic("orders", partitions=100)
     bench.cell.settings = msgspec.structs.replace(bench.settings, output_bytes_max=1000)
-    event_id = bench.send("METADATA", 12, {"topics": None})
+    event_id = bench.send("METADATA", 12, topics=None)
     assert bench.responses[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
 
 
@@ -291,7 +289,7 @@ def test_new_settings_affect_only_later_events() -> None:
         bench.cell.settings = msgspec.structs.replace(bench.settings, broker_settings=given)
         topic = {"name": f"of-{partitions}", "numPartitions": -1, "replicationFactor": -1}
         bench.send("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    body = bench.responses[bench.send("METADATA", 12, {"topics": None})]["response"]
+    body = bench.responses[bench.send("METADATA", 12, topics=None)]["response"]
     assert {t["name"]: len(t["partitions"]) for t in body["topics"]} == {"of-2": 2, "of-5": 5}
 
 

@@ -42,13 +42,13 @@ def bench() -> Bench:
     bench = Bench(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1)
     bench.topic("orders")
     for key_type in (0, 1):
-        bench.request("FIND_COORDINATOR", 4, {"keyType": key_type, "coordinatorKeys": ["g"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=key_type, coordinatorKeys=["g"])
     for sequence in (0, 1):
         bench.append("orders", header(1, 5, 0, sequence), version=12)
     wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetchOffset": 2}]}]
     fetch = {"maxWaitMs": 60_000, "minBytes": 1, "topics": wanted, "maxBytes": 1000}
-    bench.request("FETCH", 12, {**fetch, "maxWaitMs": 0, "sessionEpoch": 0})
-    bench.send("FETCH", 12, {**fetch, "sessionEpoch": -1}, id="waits")
+    bench.request("FETCH", 12, fetch, maxWaitMs=0, sessionEpoch=0)
+    bench.send("FETCH", 12, fetch, sessionEpoch=-1, id="waits")
     join = {
         "groupId": "g",
         "sessionTimeoutMs": 30_000,
@@ -58,9 +58,9 @@ def bench() -> Bench:
         "protocols": [{"name": "range", "metadata": ""}],
     }
     bench.send("JOIN_GROUP", 3, join)
-    offset = {"partitionIndex": 0, "committedOffset": 1}
-    topics = [{"name": "orders", "partitions": [offset]}]
-    bench.request("OFFSET_COMMIT", 8, {"groupId": "simple", "topics": topics})
+    bench.request(
+        "OFFSET_COMMIT", 8, groupId="simple", name="orders", partitionIndex=0, committedOffset=1
+    )
     assert check(bench.cell) == []
     return bench
 

@@ -95,8 +95,7 @@ def test_deleted_offsets_and_groups_get_tombstones() -> None:
     classic.stable("a", "b")
     commit = {"partitionIndex": 0, "committedOffset": 5}
     for group in ("simple", GROUP, "other"):
-        body = {"groupId": group, "topics": [{"name": "foo", "partitions": [commit]}]}
-        classic.request("OFFSET_COMMIT", 8, body)
+        classic.request("OFFSET_COMMIT", 8, groupId=group, name="foo", partitions=[commit])
     assert len(left(classic)) == 3
     delete(classic, GROUP_TOPIC)
     assert left(classic) == {}
@@ -110,8 +109,7 @@ def test_group_starts_again_with_the_new_topic(classic: GroupBench) -> None:
     assert find(classic, GROUP, 0) == 0
     assert classic.state() == "Dead"
     assert classic.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
-    wanted = {"groupId": GROUP, "topics": None}
-    response = classic.request("OFFSET_FETCH", 8, {"groups": [wanted]})
+    response = classic.request("OFFSET_FETCH", 8, groupId=GROUP, topics=None)
     assert response["groups"][0]["topics"] == []
     (member,) = classic.stable("a")
     assert classic.heartbeat(member, 1) == 0, "in its first generation"
@@ -145,7 +143,7 @@ def test_deleting_the_topic_deletes_share_groups_and_keeps_states() -> None:
     assert states
     delete(bench, GROUP_TOPIC)
     assert (of_groups(bench), left(bench), bench.states()) == ([], {}, states)
-    response = bench.request("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]})["groups"][0]
+    response = bench.request("SHARE_GROUP_DESCRIBE", 1, groupIds=["g"])["groups"][0]
     assert response["errorMessage"] == "This is not the correct coordinator."
 
 
@@ -201,10 +199,9 @@ def test_stopped_broker_forgets_when_it_reads_the_deletion() -> None:
     bench.topic("foo")
     bench.settings.may_intervene = True
     find(bench, "g", 0)
-    response = bench.request("METADATA", 12, {"topics": [{"name": GROUP_TOPIC}]})
+    response = bench.request("METADATA", 12, name=GROUP_TOPIC)
     leader = response["topics"][0]["partitions"][0]["leaderId"]
-    commit = {"partitionIndex": 0, "committedOffset": 5}
-    body = {"groupId": "g", "topics": [{"name": "foo", "partitions": [commit]}]}
+    body = {"groupId": "g", "name": "foo", "partitionIndex": 0, "committedOffset": 5}
     assert error_of_commit(bench.request("OFFSET_COMMIT", 8, body, broker=leader)) == 0
     intervene(bench, "stop-broker", leader)
     assert bench.cell.tables.groups.keys(f"{leader}/")
@@ -231,9 +228,9 @@ def test_deletion_drops_share_states_and_keeps_groups() -> None:
     assert bench.states() == []
     assert bench.group() is not None
     assert bench.acknowledge("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
-    assert bench.request("METADATA", 12, {"topics": [{"name": SHARE_TOPIC}]})["topics"][0][
-        "partitions"
-    ], "it is there again"
+    assert bench.request("METADATA", 12, name=SHARE_TOPIC)["topics"][0]["partitions"], (
+        "it is there again"
+    )
     assert bench.acknowledge("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
 
 
@@ -244,9 +241,7 @@ def test_leader_that_reads_a_state_recreates_the_topic() -> None:
     response = bench.share("b", 0)
     result = response["responses"][0]["partitions"][0]
     assert result["errorCode"] == Error.UNKNOWN_SERVER_ERROR
-    read = {"partition": 0, "leaderEpoch": 0}
-    topics = [{"topicId": bench.ids["foo"], "partitions": [read]}]
-    request = {"groupId": GROUP, "topics": topics}
+    request = {"groupId": GROUP, "topicId": bench.ids["foo"], "partition": 0, "leaderEpoch": 0}
     found = bench.request("READ_SHARE_GROUP_STATE", 0, request)["results"][0]["partitions"][0]
     assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
 
@@ -322,8 +317,7 @@ def test_heartbeat_without_coordinator_does_not_name_the_member() -> None:
     for broker in BROKERS:
         if broker != leader:
             intervene(bench, "isolate-broker", broker)
-    commit = {"partitionIndex": 0, "committedOffset": 5}
-    body = {"groupId": "simple", "topics": [{"name": "foo", "partitions": [commit]}]}
+    body = {"groupId": "simple", "name": "foo", "partitionIndex": 0, "committedOffset": 5}
     assert bench.request("OFFSET_COMMIT", 8, body, broker=leader) is None
     assert bench.beat("a", epoch, broker=leader) is None
     reported = delete(bench, GROUP_TOPIC, broker=leader)
@@ -339,8 +333,7 @@ def test_lost_share_coordinator_has_kafkas_error_message() -> None:
     request = {"keyType": 2, "coordinatorKeys": [key]}
     leader = bench.request("FIND_COORDINATOR", 6, request)["coordinators"][0]["nodeId"]
     brokers.replicas.isolate(*(each for each in BROKERS if each != leader))
-    begun = {"partition": 0, "stateEpoch": 1, "startOffset": 0}
-    body = {"groupId": "s", "topics": [{"topicId": topic_id, "partitions": [begun]}]}
+    body = {"groupId": "s", "topicId": topic_id, "partition": 0, "stateEpoch": 1, "startOffset": 0}
     assert bench.request("INITIALIZE_SHARE_GROUP_STATE", 0, body, broker=leader) is None
     (response,) = delete(bench, SHARE_TOPIC, broker=leader)
     (result,) = response["results"][0]["partitions"]

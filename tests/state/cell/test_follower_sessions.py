@@ -24,7 +24,7 @@ def sessions(bench: Bench, **wanted: Any) -> list[Row]:
 def topic(bench: Bench, name: str, brokers: list[int], partitions: int) -> None:
     wanted = {"name": name, "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": p, "brokerIds": brokers} for p in range(partitions)]
-    bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
 
 
 def test_each_follower_has_a_privileged_session_at_its_leader() -> None:
@@ -55,8 +55,7 @@ def test_session_shows_the_high_watermark_that_the_follower_got() -> None:
     replicas.produce(count=5)
     (found,) = rows(replicas.bench, ItemKind.SESSION_PARTITIONS)
     assert (found["fetchOffset"], found["highWatermark"]) == (5, 5)
-    deleted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 3}]}
-    replicas.bench.request("DELETE_RECORDS", 2, {"topics": [deleted]})
+    replicas.bench.request("DELETE_RECORDS", 2, name="orders", partitionIndex=0, offset=3)
     replicas.produce(count=2)
     (found,) = rows(replicas.bench, ItemKind.SESSION_PARTITIONS)
     assert (found["fetchOffset"], found["highWatermark"]) == (7, 7)
@@ -103,8 +102,7 @@ def test_deleted_topic_leaves_the_session() -> None:
     replicas.produce()
     (one,) = sessions(replicas.bench)
     assert one["partitions"] == 1
-    topics = [{"topicId": replicas.topic_id}]
-    replicas.bench.request("DELETE_TOPICS", 6, {"topics": topics, "timeoutMs": 1_000})
+    replicas.bench.request("DELETE_TOPICS", 6, topicId=replicas.topic_id, timeoutMs=1_000)
     assert sessions(replicas.bench) == []
 
 

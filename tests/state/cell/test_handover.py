@@ -43,7 +43,7 @@ class MovingBench(GroupBench):
 
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> int:
-    response = bench.request("METADATA", 12, {"topics": [{"name": topic}]}, broker=1)
+    response = bench.request("METADATA", 12, name=topic, broker=1)
     return int(response["topics"][0]["partitions"][partition]["leaderId"])
 
 
@@ -169,9 +169,7 @@ def test_open_transaction_ends_at_its_new_coordinator() -> None:
 
 
 def described(bench: Bench, name: str, broker: int) -> tuple[int, str]:
-    response = bench.request(
-        "DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]}, broker=broker
-    )
+    response = bench.request("DESCRIBE_TRANSACTIONS", 0, transactionalIds=[name], broker=broker)
     (state,) = response["transactionStates"]
     return state["errorCode"], state["transactionState"]
 

@@ -39,7 +39,7 @@ class Log:
     def __init__(self, has_repeats: bool) -> None:
         self.bench = Bench()
         self.bench.topic(TOPIC, CLIENTS)
-        self.bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self.bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
         self.met: Counter[str] = Counter()
         self._has_repeats = has_repeats
         self._chance = Random(7)
@@ -126,7 +126,7 @@ class Log:
             close = {"sessionId": response["sessionId"], "sessionEpoch": -1, "topics": []}
             request = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 0, **close}
             assert self.bench.request("FETCH", 12, request)["errorCode"] == 0
-            gone = self.bench.request("FETCH", 12, {**request, "sessionEpoch": 5})
+            gone = self.bench.request("FETCH", 12, request, sessionEpoch=5)
             assert gone["errorCode"] == NO_SESSION
         else:
             assert (response["errorCode"], response["responses"]) == (OTHER_EPOCH, []), response
@@ -149,9 +149,9 @@ class Log:
             request = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitionIndexes": [client]}]}
             response = self.bench.request("OFFSET_FETCH", 8, {"groups": [request]})
             found[f"offset {client}"] = response["groups"][0]["topics"]
-            wanted = {"partitionIndex": client, "timestamp": -1}
-            body = {"topics": [{"name": TOPIC, "partitions": [wanted]}], "replicaId": -1}
-            found[f"end {client}"] = self.bench.request("LIST_OFFSETS", 7, body)["topics"]
+            found[f"end {client}"] = self.bench.request(
+                "LIST_OFFSETS", 7, name=TOPIC, partitionIndex=client, timestamp=-1, replicaId=-1
+            )["topics"]
         return {**found, "sequences": self._sequences, "epochs": [e for _, e in self._sessions]}
 
 

@@ -25,9 +25,7 @@ def subscribe(bench: Bench, name: str = "told", *changes: Change) -> None:
 
 
 def get(bench: Bench, instance_id: str = FIRST, **event: Any) -> dict[str, Any]:
-    return bench.request(
-        "GET_TELEMETRY_SUBSCRIPTIONS", 0, {"clientInstanceId": instance_id}, **event
-    )
+    return bench.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, clientInstanceId=instance_id, **event)
 
 
 def push(bench: Bench, response: dict[str, Any], **fields: Any) -> int:

@@ -38,8 +38,7 @@ def alter(bench: Bench, entity: list[dict[str, Any]], *ops: dict[str, Any]) -> i
 
 
 def described(bench: Bench, *components: dict[str, Any], strict: bool = False) -> Any:
-    body = {"components": list(components), "strict": strict}
-    return bench.request("DESCRIBE_CLIENT_QUOTAS", 1, body)
+    return bench.request("DESCRIBE_CLIENT_QUOTAS", 1, components=list(components), strict=strict)
 
 
 LEVELS: list[Entity] = [

@@ -69,10 +69,10 @@ def test_every_replica_describes_its_producers_but_no_other_broker() -> None:
 
 
 def test_describe_cluster(bench: Bench) -> None:
-    response = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
+    response = bench.request("DESCRIBE_CLUSTER", 1, endpointType=1)
     assert [broker["brokerId"] for broker in response["brokers"]] == [1]
     assert (response["controllerId"], response["clusterAuthorizedOperations"]) == (1, -(2**31))
-    wrong = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 7})
+    wrong = bench.request("DESCRIBE_CLUSTER", 1, endpointType=7)
     assert wrong["errorCode"] == Error.UNSUPPORTED_ENDPOINT_TYPE
     assert (wrong["brokers"], wrong["clusterId"], wrong["controllerId"]) == ([], "", -1)
 

@@ -94,7 +94,7 @@ def test_consumer_groups_require_group_version_1() -> None:
     beat = {"groupId": "g", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 1000}
     beat |= {"subscribedTopicNames": ["t"], "topicPartitions": []}
     assert bench.request("CONSUMER_GROUP_HEARTBEAT", 1, beat)["errorCode"] == 35
-    described = bench.request("CONSUMER_GROUP_DESCRIBE", 1, {"groupIds": ["g"]})
+    described = bench.request("CONSUMER_GROUP_DESCRIBE", 1, groupIds=["g"])
     assert [each["errorCode"] for each in described["groups"]] == [35]
 
 
@@ -108,7 +108,7 @@ def test_transaction_version_decides_if_aborts_by_the_coordinator_bump_epochs(
     update(bench, ("transaction.version", level, SAFE))
     begin = {"transactionalId": "t", "transactionTimeoutMs": 1000}
     for _ in range(2):  # first the topic is created, then there are producer ids
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=["t"])
         bench.request("INIT_PRODUCER_ID", 5, begin)
     producer_id = bench.request("INIT_PRODUCER_ID", 5, begin)["producerId"]
     add = {"v3AndBelowTransactionalId": "t", "v3AndBelowProducerId": producer_id}

@@ -28,7 +28,7 @@ def test_internal_topic_has_the_settings_of_its_coordinator(
     key_type: int, name: str, configs: dict[str, str]
 ) -> None:
     bench = Bench()
-    bench.request("FIND_COORDINATOR", 4, {"keyType": key_type, "coordinatorKeys": ["x"]})
+    bench.request("FIND_COORDINATOR", 4, keyType=key_type, coordinatorKeys=["x"])
     topic = image.topic_by_name(bench.cell.tables.of(1), name)
     assert topic is not None
     assert topic.configs == configs

@@ -43,7 +43,7 @@ def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
 
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> tuple[int, int]:
-    response = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
+    response = bench.request("METADATA", 12, name=topic)
     found = response["topics"][0]["partitions"][partition]
     return found["leaderId"], found["leaderEpoch"]
 
@@ -184,7 +184,7 @@ def committed(bench: Bench, broker: int, group: str) -> tuple[int, list[int]]:
 
 def test_coordinator_moves_with_its_committed_offsets(bench: Bench) -> None:
     bench.topic("orders")
-    bench.request("FIND_COORDINATOR", 4, {"coordinatorKeys": [GROUP]})
+    bench.request("FIND_COORDINATOR", 4, coordinatorKeys=[GROUP])
     place = partition_for(GROUP, 4)
     beside = next(n for n in map(str, range(100)) if partition_for(n, 4) != place)
     old, _ = leader_of(bench, GROUP_TOPIC, place)
@@ -193,7 +193,7 @@ def test_coordinator_moves_with_its_committed_offsets(bench: Bench) -> None:
     assert commit(bench, old, GROUP, 5) == 0
     assert commit(bench, coordinator_beside, beside, 6) == 0
     move(bench, GROUP_TOPIC, place, new)
-    (found,) = bench.request("FIND_COORDINATOR", 4, {"coordinatorKeys": [GROUP]})["coordinators"]
+    (found,) = bench.request("FIND_COORDINATOR", 4, coordinatorKeys=[GROUP])["coordinators"]
     assert found["nodeId"] == new
     assert commit(bench, old, GROUP, 6) == Error.NOT_COORDINATOR
     assert committed(bench, old, GROUP) == (Error.NOT_COORDINATOR, [])
@@ -209,7 +209,7 @@ def test_transactional_id_moves_with_its_coordinator(bench: Bench) -> None:
     old = found["nodeId"]
     new = others(old)[0]
     for broker in (old, new):  # each gets its producer id block
-        bench.request("INIT_PRODUCER_ID", 4, {**body, "transactionalId": None}, broker=broker)
+        bench.request("INIT_PRODUCER_ID", 4, body, transactionalId=None, broker=broker)
     first = bench.request("INIT_PRODUCER_ID", 4, body, broker=old)
     move(bench, "__transaction_state", partition_for("t/1", 50), new)
     refused = bench.request("INIT_PRODUCER_ID", 4, body, broker=old)
@@ -276,11 +276,11 @@ def test_dropped_session_completes_its_fetch_and_is_not_found_afterwards(bench: 
     opening = {**fetch_body(0), "sessionEpoch": 0}
     session = bench.request("FETCH", 12, opening, broker=leader)["sessionId"]
     following = {**fetch_body(0, wait_ms=500), "sessionId": session, "topics": []}
-    waiting = bench.send("FETCH", 12, {**following, "sessionEpoch": 1}, broker=leader)
+    waiting = bench.send("FETCH", 12, following, sessionEpoch=1, broker=leader)
     assert waiting not in bench.responses
     intervene(bench, "drop-sessions", broker=leader, sessions=[session])
     assert bench.responses[waiting]["response"]["errorCode"] == 0
-    response = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
+    response = bench.request("FETCH", 12, following, sessionEpoch=2, broker=leader)
     assert response["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
 
 

@@ -15,7 +15,7 @@ NOT_REQUESTED = -2147483648
 
 def metadata(bench: Bench, names: list[str] | None, version: int = 12, **body: Any) -> Any:
     topics = None if names is None else [{"name": name} for name in names]
-    return bench.request("METADATA", version, {"topics": topics, **body})
+    return bench.request("METADATA", version, body, topics=topics)
 
 
 def errors(response: Any) -> dict[str, int]:
@@ -85,7 +85,7 @@ def test_invalid_and_colliding_names_are_not_created() -> None:
 def test_id_of_an_automatic_topic_derives_from_the_event() -> None:
     def drawn(**event: Any) -> str:
         bench = Bench()
-        bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, **event)
+        bench.request("METADATA", 12, name="new", **event)
         return str(metadata(bench, ["new"])["topics"][0]["topicId"])
 
     chosen = "12345678901234567890AA"
@@ -122,13 +122,12 @@ def test_cached_description_of_a_topic_is_dropped_when_it_changes() -> None:
         return [each["leaderId"] for each in topic["partitions"]]
 
     assert leaders() == leaders() == [2, 1]
-    more = {"name": "a", "count": 3, "assignments": [{"brokerIds": [2]}]}
-    bench.request("CREATE_PARTITIONS", 3, {"topics": [more], "timeoutMs": 1000})
+    bench.request("CREATE_PARTITIONS", 3, name="a", count=3, brokerIds=[2], timeoutMs=1000)
     assert leaders() == [2, 1, 2]
     stop = {"id": "s", "cluster": "bench", "kind": "stop-broker", "broker": 2, "time": bench.now}
     bench.handle(stop)
     assert leaders() == [-1, 1, -1]
-    bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 6, name="a", timeoutMs=1000)
     assert errors(metadata(bench, ["a"], allowAutoTopicCreation=False)) == {"a": 3}
 
 
@@ -136,7 +135,7 @@ def test_broker_returns_leaders_and_replicas_of_all_brokers() -> None:
     bench = Bench(brokers=(1, 2, 3), default_replication_factor=2, num_partitions=6)
     metadata(bench, ["new"])
     for broker in (1, 2, 3):
-        response = bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, broker=broker)
+        response = bench.request("METADATA", 12, name="new", broker=broker)
         partitions = response["topics"][0]["partitions"]
         assert sorted(each["leaderId"] for each in partitions) == [1, 1, 2, 2, 3, 3]
         assert all(each["replicaNodes"] == each["isrNodes"] for each in partitions)

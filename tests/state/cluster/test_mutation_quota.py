@@ -28,7 +28,7 @@ def create(bench: Bench, version: int, *sizes: int, who: str = "User:alice") -> 
         {"name": f"t{len(bench.rows)}-{place}", "numPartitions": size, "replicationFactor": 1}
         for place, size in enumerate(sizes)
     ]
-    response = bench.request("CREATE_TOPICS", version, {"topics": made}, principal=who)
+    response = bench.request("CREATE_TOPICS", version, topics=made, principal=who)
     return [*(each["errorCode"] for each in response["topics"]), response["throttleTimeMs"]]
 
 
@@ -59,10 +59,9 @@ def test_added_and_deleted_partitions_count(bench: Bench) -> None:
     second = bench.request("CREATE_PARTITIONS", 3, grown, **sender)
     assert (second["results"][0]["errorCode"], second["throttleTimeMs"]) == (89, 1_000)
     assert second["results"][0]["errorMessage"] == EXCEEDED
-    gone = {"topics": [{"name": "t"}]}
-    refused = bench.request("DELETE_TOPICS", 6, gone, **sender)
+    refused = bench.request("DELETE_TOPICS", 6, name="t", **sender)
     assert (refused["responses"][0]["errorCode"], refused["throttleTimeMs"]) == (89, 1_000)
-    older = bench.request("DELETE_TOPICS", 4, {"topicNames": ["t", "u"]}, **sender)
+    older = bench.request("DELETE_TOPICS", 4, topicNames=["t", "u"], **sender)
     assert [each["errorCode"] for each in older["responses"]] == [0, 0]
     assert older["throttleTimeMs"] == 3_500
 
@@ -74,5 +73,5 @@ def test_idle_client_is_dropped(bench: Bench) -> None:
     bucket = bench.cell.tables.quotas.get("controller/bucket/user=alice", TokenBucket)
     assert bucket == TokenBucket(-10.0, bench.now)
     bench.now += 2 * HOUR_MS
-    bench.request("METADATA", 12, {"topics": []})
+    bench.request("METADATA", 12, topics=[])
     assert keys("controller/bucket/") == []

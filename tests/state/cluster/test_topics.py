@@ -43,7 +43,7 @@ def create(bench: Bench, name: str, partitions: int = 1, **topic: Any) -> dict[s
 
 
 def all_topics(bench: Bench, **event: Any) -> dict[str, int]:
-    response = bench.request("METADATA", 12, {"topics": None}, **event)
+    response = bench.request("METADATA", 12, topics=None, **event)
     return {topic["name"]: len(topic["partitions"]) for topic in response["topics"]}
 
 
@@ -87,7 +87,7 @@ def test_topic_is_deleted_with_its_logs_and_offsets() -> None:
     untouched = bench.cell.columns()["logs"]
     bench.topic("orders", 3)
     assert bench.cell.columns()["logs"] != untouched
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"]})
+    bench.request("DELETE_TOPICS", 5, topicNames=["orders"])
     assert bench.cell.columns()["logs"] in (untouched, b"\x80")
     assert all_topics(bench) == {}
 
@@ -95,7 +95,7 @@ def test_topic_is_deleted_with_its_logs_and_offsets() -> None:
 def test_recreated_topic_has_another_id() -> None:
     bench = Bench()
     first = bench.topic("orders")
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"]})
+    bench.request("DELETE_TOPICS", 5, topicNames=["orders"])
     assert bench.topic("orders") != first
 
 
@@ -122,7 +122,7 @@ def test_expired_timeout_changes_nothing(timeout: int) -> None:
     bench = Bench()
     bench.topic("there")
     body = {"topics": [{"name": "new", "numPartitions": 1, "replicationFactor": 1}]}
-    created = bench.request("CREATE_TOPICS", 7, {**body, "timeoutMs": timeout})["topics"]
+    created = bench.request("CREATE_TOPICS", 7, body, timeoutMs=timeout)["topics"]
     body = {"topics": [{"name": "there"}], "timeoutMs": timeout}
     deleted = bench.request("DELETE_TOPICS", 6, body)["responses"]
     body = {"topics": [{"name": "there", "count": 2}], "timeoutMs": timeout}

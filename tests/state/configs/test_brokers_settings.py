@@ -217,7 +217,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         found = World(recording, kafka, bench_with(given))
         topic = {"name": "a", "numPartitions": 1, "replicationFactor": 1}
         for one in found.both("topic"):
-            one.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+            one.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30000)
         yield found
 
 

@@ -112,7 +112,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 response = one.request("CREATE_TOPICS", 7, create_body(name, configs))
                 assert response["topics"][0]["errorCode"] == 0, response
         for one in both:
-            one.request("CREATE_ACLS", 3, {"creations": [deny(*each) for each in DENIED]})
+            one.request("CREATE_ACLS", 3, creations=[deny(*each) for each in DENIED])
         # the broker learns of a new topic, and then of its ACL, a moment later
         wait_until(lambda: describe(real, (TOPIC, "hidden"))[0]["errorCode"] == 29)
         yield found

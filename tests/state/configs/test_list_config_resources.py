@@ -8,7 +8,7 @@ from tests.support.recorded import exchanges, replay
 def listed(bench: Bench, *types: int, **event: str) -> dict[str, object]:
     """Response to a request of version 1."""
     response: dict[str, object] = bench.request(
-        "LIST_CONFIG_RESOURCES", 1, {"resourceTypes": list(types)}, **event
+        "LIST_CONFIG_RESOURCES", 1, resourceTypes=list(types), **event
     )
     return response
 
@@ -23,7 +23,7 @@ def test_only_live_brokers_are_listed() -> None:
     bench = Bench(brokers=(1, 2, 3))
     names = [each["resourceName"] for each in listed(bench, 4)["configResources"]]
     assert names == ["1", "2", "3"]
-    bench.request("UNREGISTER_BROKER", 0, {"brokerId": 2})
+    bench.request("UNREGISTER_BROKER", 0, brokerId=2)
     names = [each["resourceName"] for each in listed(bench, 4, 8)["configResources"]]
     assert names == ["1", "3", "1", "3"]
 
@@ -32,8 +32,7 @@ def test_client_without_permission_sees_nothing() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME, super_users="User:root")
     resource = {"resourceType": 32, "resourceName": "g", "configs": []}
     resource["configs"] = [{"name": "consumer.session.timeout.ms", "value": "50000"}]
-    body = {"resources": [resource]}
-    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, principal="User:root")
+    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, resources=[resource], principal="User:root")
     assert listed(bench, 32) == {"throttleTimeMs": 0, "errorCode": 31, "configResources": []}
     seen = listed(bench, 32, principal="User:root")["configResources"]
     assert seen == [{"resourceName": "g", "resourceType": 32}]

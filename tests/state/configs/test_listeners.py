@@ -38,7 +38,7 @@ def altered(bench: Bench, listed: str | None, **request: Any) -> tuple[int, str 
 
 
 def reachable(bench: Bench, listener: str) -> tuple[int, int, int]:
-    brokers = bench.request("METADATA", 12, {"topics": []}, listener=listener)["brokers"]
+    brokers = bench.request("METADATA", 12, topics=[], listener=listener)["brokers"]
     cluster = bench.request("DESCRIBE_CLUSTER", 1, {}, listener=listener)
     assert len(cluster["brokers"]) == len(brokers)
     sought = {"keyType": 0, "coordinatorKeys": ["g"]}

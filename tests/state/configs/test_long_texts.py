@@ -21,7 +21,7 @@ def altered(bench: Bench, *resources: tuple[int, str, dict[str, str]]) -> list[t
         }
         for kind, name, configs in resources
     ]
-    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": resources_sent})
+    response = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, resources=resources_sent)
     return [(each["errorCode"], each["errorMessage"]) for each in response["responses"]]
 
 

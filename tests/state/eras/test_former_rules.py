@@ -145,7 +145,7 @@ def test_broker_handles_a_command() -> None:
     broker = Broker(2, bench.cell.tables, bench.settings, bench.now)
     wanted = {"name": "other", "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in (0, 1)]
-    made = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    made = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
     other = made["topics"][0]["topicId"]
     partitions = [
         CommandedPartition(1, PartitionAltered(other, 0, leader=1)),

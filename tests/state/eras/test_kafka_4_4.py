@@ -51,17 +51,17 @@ def test_a_client_of_another_broker_must_bootstrap_again(
     wanted: dict[str, Any], expected: Error
 ) -> None:
     brokers = bench()
-    own = brokers.request("METADATA", 12, {"topics": []})["clusterId"]
+    own = brokers.request("METADATA", 12, topics=[])["clusterId"]
     if wanted.get("clusterId") == "own":
         wanted = {**wanted, "clusterId": own}
-    response = brokers.request("API_VERSIONS", 5, {**SOFTWARE, **wanted})
+    response = brokers.request("API_VERSIONS", 5, SOFTWARE, **wanted)
     assert response["errorCode"] == expected
     assert bool(response["apiKeys"]) is (expected is Error.NONE)
 
 
 def test_the_versions_of_4_4_are_unknown_to_4_3() -> None:
     assert bench("4.3").request("API_VERSIONS", 5, SOFTWARE)["errorCode"] == 35
-    response = bench().request("DELETE_GROUPS", 3, {"groupsNames": ["none"]})
+    response = bench().request("DELETE_GROUPS", 3, groupsNames=["none"])
     assert response["results"] == [{"groupId": "none", "errorCode": 16, "errorMessage": None}]
     with pytest.raises(AssertionError, match="DELETE_GROUPS has the versions 0 to 2, not 3"):
-        bench("4.3").request("DELETE_GROUPS", 3, {"groupsNames": ["none"]})
+        bench("4.3").request("DELETE_GROUPS", 3, groupsNames=["none"])

@@ -128,7 +128,7 @@ def test_restarted_broker_continues_with_its_stored_block() -> None:
 @pytest.mark.parametrize("name", [None, "tx"])
 def test_all_producers_fail_when_ids_are_exhausted(name: str | None) -> None:
     bench = drawing(brokers=(1,))
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["tx"]})
+    bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=["tx"])
     last = encode(IdBlock(9, INT64_MAX - BLOCK_SIZE, INT64_MAX - 1))
     apply(bench.cell.tables.of(1), ProducerIdBlockWritten(last, 0))
     assert [drawn(bench, 1, name) for _ in range(2)] == [(Error.UNKNOWN_SERVER_ERROR, -1)] * 2

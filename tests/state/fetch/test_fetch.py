@@ -116,9 +116,7 @@ def test_moved_log_start_is_shown_once() -> None:
         reader.fill()
     session = reader.fetch([(0, 3)], sessionEpoch=0)["sessionId"]
     assert shown(reader.fetch([], sessionId=session, sessionEpoch=1)) == {}
-    partition = {"partitionIndex": 0, "offset": 2}
-    deletion = {"topics": [{"name": "a", "partitions": [partition]}], "timeoutMs": 1000}
-    reader.bench.request("DELETE_RECORDS", 2, deletion)
+    reader.bench.request("DELETE_RECORDS", 2, name="a", partitionIndex=0, offset=2, timeoutMs=1000)
     assert shown(reader.fetch([], sessionId=session, sessionEpoch=2)) == {0: 0}
     assert shown(reader.fetch([], sessionId=session, sessionEpoch=3)) == {}
 
@@ -158,7 +156,7 @@ def test_session_remembers_the_name_of_a_deleted_topic() -> None:
     reader = Reader()
     reader.fill()
     session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
-    reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    reader.bench.request("DELETE_TOPICS", 6, name="a")
     for epoch, wanted in ((1, []), (2, [(0, 1)]), (3, [])):
         response = reader.fetch(wanted, 13, sessionId=session, sessionEpoch=epoch)
         assert errors(response) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
@@ -168,7 +166,7 @@ def test_session_remembers_the_name_of_a_deleted_topic() -> None:
 def test_recreated_topic_is_not_that_of_the_session() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
-    reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    reader.bench.request("DELETE_TOPICS", 6, name="a")
     reader.bench.topic("a")
     for epoch in (1, 2):
         response = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
@@ -269,8 +267,7 @@ def test_long_poll_waits_for_min_bytes() -> None:
 def test_long_poll_completes_in_an_older_segment() -> None:
     reader = Reader()
     change = {"name": "internal.segment.bytes", "configOperation": 0, "value": str(BATCH_BYTES)}
-    resource = {"resourceType": 2, "resourceName": "a", "configs": [change]}
-    reader.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    reader.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, change, resourceType=2, resourceName="a")
     poll = Poll(reader, minBytes=9 * BATCH_BYTES)
     reader.fill()
     assert poll.response is None
@@ -292,7 +289,7 @@ def test_long_poll_survives_a_restore_and_completes_when_its_topic_is_deleted() 
     reader = Reader()
     poll = Poll(reader)
     reader.bench.reload()
-    reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}], "timeoutMs": 1000})
+    reader.bench.request("DELETE_TOPICS", 6, name="a", timeoutMs=1000)
     assert errors(poll.response) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -310,8 +307,8 @@ def test_example_23_superseded_long_poll_returns_invalid_fetch_session_epoch() -
     reader = Reader()
     session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
     body = {**reader.body([]), "maxWaitMs": 500, "minBytes": 1, "sessionId": session}
-    first = reader.bench.send("FETCH", 12, {**body, "sessionEpoch": 1})
-    second = reader.bench.send("FETCH", 12, {**body, "sessionEpoch": 2})
+    first = reader.bench.send("FETCH", 12, body, sessionEpoch=1)
+    second = reader.bench.send("FETCH", 12, body, sessionEpoch=2)
     reader.fill()
     overtaken = reader.bench.responses[first]["response"]
     assert overtaken["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH

@@ -300,11 +300,11 @@ def test_partitions_after_a_zero_topic_id_fail_the_response(
         for name, at in named
     ]
     body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": []}
-    opened = reader.request("FETCH", 16, {**body, "sessionEpoch": 0})["sessionId"]
+    opened = reader.request("FETCH", 16, body, sessionEpoch=0)["sessionId"]
     for session in ((0, -1), (0, 0), (opened, 1), (opened, 2)):
         more = {"sessionId": session[0], "sessionEpoch": session[1]}
         more["topics"] = [] if session[1] == 2 else topics
-        response = reader.request("FETCH", 16, {**body, **more})
+        response = reader.request("FETCH", 16, body, **more)
         assert (response["errorCode"], bool(response["responses"])) == (
             (0, True) if is_valid else (-1, False)
         )

@@ -19,7 +19,7 @@ def bench_of_three(**settings: Any) -> Bench:
     assignment = {"partitionIndex": 0, "brokerIds": [LEADER, FOLLOWER]}
     topic = {"name": TOPIC, "assignments": [assignment]}
     topic |= {"numPartitions": -1, "replicationFactor": -1}
-    bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+    bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
     bench.append(TOPIC, header(3, size=90), acks=1)
     return bench
 
@@ -33,7 +33,7 @@ def fetch(
     body: dict[str, Any] = {"sessionEpoch": epoch}
     body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
     if version >= V17:
-        metadata = bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
+        metadata = bench.request("METADATA", 12, name=TOPIC)
         body["topics"][0]["topicId"] = metadata["topics"][0]["topicId"]
         body["replicaState"] = {"replicaId": replica, "replicaEpoch": 7}
     else:

@@ -97,7 +97,7 @@ def test_unlisted_broker_is_in_the_default_rack() -> None:
     replicas = Replicas(bench=bench(racks=("1:east",), broker_rack="west"))
     replicas.produce()
     assert named(fetch(replicas, "west")) == 3
-    response = replicas.bench.request("METADATA", 12, {"topics": []})
+    response = replicas.bench.request("METADATA", 12, topics=[])
     assert {each["nodeId"]: each["rack"] for each in response["brokers"]} == {
         1: "east",
         2: "west",
@@ -226,7 +226,7 @@ def test_follower_returns_aborted_transactions() -> None:
     assert (part["recordsSizeInBytes"], part["abortedTransactions"]) == (0, [])
     marker = {"producerId": 7, "producerEpoch": 0, "transactionResult": False}
     marker |= {"topics": [{"name": TOPIC, "partitionIndexes": [0]}], "coordinatorEpoch": 0}
-    replicas.bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]})
+    replicas.bench.request("WRITE_TXN_MARKERS", 1, markers=[marker])
     part = partition_of(fetch(replicas, isolation=1, broker=2))
     assert (part["highWatermark"], part["lastStableOffset"]) == (3, 3)
     assert part["abortedTransactions"] == [{"producerId": 7, "firstOffset": 0}]
@@ -254,7 +254,7 @@ def test_replicas_of_a_new_topic_are_in_different_racks() -> None:
     bench = Bench(brokers, brokertwin_broker_racks=racks)
     topic = {"name": "wide", "numPartitions": 60, "replicationFactor": 3}
     bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    response = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})
+    response = bench.request("METADATA", 12, name="wide")
     rack = dict(each.split(":") for each in racks)
     placed = [each["replicaNodes"] for each in response["topics"][0]["partitions"]]
     assert all({rack[str(each)] for each in nodes} == {"a", "b", "c"} for nodes in placed)

@@ -111,9 +111,9 @@ def test_no_news_is_omitted_when_logs_and_requests_change(seen: Counter[bool]) -
             result = bench.append("a", header(1, **fields), partition=partition)
             ends[partition] += result["errorCode"] == 0
         elif source.random() < 0.2:
-            to = [{"partitionIndex": partition, "offset": -1}]
-            body = {"topics": [{"name": "a", "partitions": to}], "timeoutMs": 1000}
-            bench.request("DELETE_RECORDS", 2, body)
+            bench.request(
+                "DELETE_RECORDS", 2, name="a", partitionIndex=partition, offset=-1, timeoutMs=1000
+            )
         named = [
             {
                 "partition": p,
@@ -126,13 +126,11 @@ def test_no_news_is_omitted_when_logs_and_requests_change(seen: Counter[bool]) -
         response = bench.request(
             "FETCH",
             12,
-            {
-                "maxBytes": 1 << 20,
-                "isolationLevel": int(source.random() < 0.1),
-                "sessionId": session_id,
-                "sessionEpoch": epoch,
-                "topics": [{"topic": "a", "partitions": named}] if named else [],
-            },
+            maxBytes=1 << 20,
+            isolationLevel=int(source.random() < 0.1),
+            sessionId=session_id,
+            sessionEpoch=epoch,
+            topics=[{"topic": "a", "partitions": named}] if named else [],
         )
         assert response is not None and response["errorCode"] == 0
         session_id = response["sessionId"]

@@ -221,8 +221,7 @@ def test_group_with_members_cannot_be_deleted_but_an_empty_one_can() -> None:
     results = bench.request("DELETE_GROUPS", 2, delete)["results"]
     assert [each["errorCode"] for each in results] == [0, 69]
     assert bench.state() == "Dead"
-    wanted = {"groups": [{"groupId": GROUP, "topics": None}]}
-    assert bench.request("OFFSET_FETCH", 8, wanted)["groups"][0]["topics"] == []
+    assert bench.request("OFFSET_FETCH", 8, groupId=GROUP, topics=None)["groups"][0]["topics"] == []
 
 
 def test_group_deleted_with_a_pending_member_id_is_not_recreated() -> None:
@@ -230,10 +229,10 @@ def test_group_deleted_with_a_pending_member_id_is_not_recreated() -> None:
     bench = GroupBench()
     before = keys(bench)
     assert bench.response(bench.join())["errorCode"] == 79
-    deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    deleted = bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])
     assert deleted["results"][0]["errorCode"] == 0
     bench.after(60_000)
-    (described,) = bench.request("DESCRIBE_GROUPS", 6, {"groups": [GROUP]})["groups"]
+    (described,) = bench.request("DESCRIBE_GROUPS", 6, groups=[GROUP])["groups"]
     assert (described["errorCode"], described["groupState"]) == (69, "Dead")
     assert bench.request("LIST_GROUPS", 5)["groups"] == []
     assert keys(bench) == before
@@ -246,8 +245,7 @@ CUT = "AAAAAAABAANmb28="
 
 def _deletion(bench: GroupBench) -> int:
     """Return the error of a deletion of partition 0's offset."""
-    body = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]}
-    response = bench.request("OFFSET_DELETE", 0, body)
+    response = bench.request("OFFSET_DELETE", 0, groupId=GROUP, name=TOPIC, partitionIndex=0)
     return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 

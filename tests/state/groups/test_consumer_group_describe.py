@@ -67,7 +67,7 @@ def test_denied_groups_come_first_then_the_empty_id() -> None:
     ]
     everyone = {"principal": "User:*", "host": "*", "operation": 8, "permissionType": 3}
     resource = {"resourceType": 3, "resourceName": "nope", "resourcePatternType": 3}
-    bench.request("CREATE_ACLS", 3, {"creations": [everyone | resource]})
+    bench.request("CREATE_ACLS", 3, creations=[everyone | resource])
     assert describe(bench, "nope", GROUP, principal="User:eve") == [
         refused(GROUP, 30),
         refused("nope", 69, "Group nope not found."),

@@ -188,7 +188,7 @@ def test_offset_fetch_checks_the_epoch_only_with_a_member_id() -> None:
         {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, "topics": None}
         for member, epoch in requests
     ]
-    reported = bench.request("OFFSET_FETCH", 9, {"groups": wanted})["groups"]
+    reported = bench.request("OFFSET_FETCH", 9, groups=wanted)["groups"]
     assert [each["errorCode"] for each in reported] == [0, -1, -1, 25, 25, 113, 113, 0]
 
 
@@ -259,7 +259,7 @@ def test_errors_without_permissions_for_the_group_or_its_topics() -> None:
     assert bench.join("a", principal="User:eve")["errorCode"] == 30
     everyone = {"principal": "User:*", "host": "*", "permissionType": 3, "resourcePatternType": 3}
     rights = [{"resourceType": 3, "resourceName": GROUP, "operation": 3}]
-    bench.request("CREATE_ACLS", 3, {"creations": [everyone | rights[0]]})
+    bench.request("CREATE_ACLS", 3, creations=[everyone | rights[0]])
     assert bench.join("a", principal="User:eve")["errorCode"] == 29
     request = {"groupIds": [GROUP], "includeAuthorizedOperations": True}
     bench.join("a")
@@ -269,7 +269,7 @@ def test_errors_without_permissions_for_the_group_or_its_topics() -> None:
     bench.request(
         "CREATE_ACLS",
         3,
-        {"creations": [everyone | {"resourceType": 2, "resourceName": "foo", "operation": 8}]},
+        creations=[everyone | {"resourceType": 2, "resourceName": "foo", "operation": 8}],
     )
     assert bench.join("b", principal="User:eve")["errorCode"] == 0
 
@@ -414,8 +414,7 @@ def test_new_partitions_are_assigned_with_the_next_heartbeat() -> None:
     bench = ConsumerBench()
     bench.join("a")
     bench.tick(1000)
-    grown = {"name": "foo", "count": 8, "assignments": None}
-    bench.request("CREATE_PARTITIONS", 3, {"topics": [grown], "timeoutMs": 1000})
+    bench.request("CREATE_PARTITIONS", 3, name="foo", count=8, assignments=None, timeoutMs=1000)
     response = bench.beat("a", 2)
     assert (response["memberEpoch"], bench.reported(response)) == (3, {"foo": list(range(8))})
 
@@ -428,7 +427,7 @@ def test_created_and_deleted_topics_change_the_assignment() -> None:
     bench.ids["baz"] = bench.topic("baz", 1)
     assert bench.reported(bench.beat("a", 2)) == {"foo": ALL, "baz": [0]}
     bench.tick(1000)
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["foo"], timeoutMs=1000)
     response = bench.beat("a", 3)
     assert (response["memberEpoch"], bench.reported(response)) == (3, {"baz": [0]})
     assert bench.beat("a", 3, owned={"baz": [0]})["memberEpoch"] == 4

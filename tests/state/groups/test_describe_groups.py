@@ -38,7 +38,7 @@ def test_authorized_operations_are_those_of_the_client() -> None:
     bench.stable("a")
     acl = {"resourceType": 3, "resourceName": GROUP, "resourcePatternType": 3}
     acl |= {"principal": "User:eve", "host": "*", "operation": 3, "permissionType": 3}
-    bench.request("CREATE_ACLS", 3, {"creations": [acl]})
+    bench.request("CREATE_ACLS", 3, creations=[acl])
     denied, allowed = describe(bench, 5, GROUP, "nope", principal="User:eve")
     assert (denied["groupId"], denied["errorCode"]) == ("nope", 30)
     assert denied["authorizedOperations"] == NOT_REQUESTED

@@ -68,9 +68,7 @@ def life() -> ConsumerBench:
     bench.beat("a", -2, instanceId="i")
     bench.beat("a", -1, instanceId="i")
     bench.tick(60_000)
-    assert (
-        bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})["results"][0]["errorCode"] == 0
-    )
+    assert bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])["results"][0]["errorCode"] == 0
     return bench
 
 
@@ -130,7 +128,7 @@ def streams_life() -> StreamsBench:
     bench.beat("a", 3)
     for name in ("a", "b"):
         bench.beat(name, -1)
-    deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [STREAMS_GROUP]})
+    deleted = bench.request("DELETE_GROUPS", 2, groupsNames=[STREAMS_GROUP])
     assert deleted["results"][0]["errorCode"] == 0
     return bench
 
@@ -153,7 +151,7 @@ def share_life() -> ShareBench:
     bench.beat("a", -1)
     forgotten = {"groupId": GROUP, "topics": [{"topicName": "bar"}]}
     assert bench.request("DELETE_SHARE_GROUP_OFFSETS", 0, forgotten)["errorCode"] == 0
-    deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    deleted = bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])
     assert deleted["results"][0]["errorCode"] == 0
     return bench
 

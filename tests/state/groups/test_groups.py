@@ -82,7 +82,7 @@ class Crowd:
         self.bench.after(self.chance.choice([1, 1_000, 3_000, 10_000, 30_000]))
 
     def delete(self) -> None:
-        self.bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+        self.bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -109,7 +109,7 @@ def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
         apply(tables.of(1), GroupRecord(GroupMetadataKey(group_id), metadata))
     body = {"generationId": 1, "memberId": "m"}
     for group_id in ("a", "a/b"):
-        assert bench.request("HEARTBEAT", 4, {**body, "groupId": group_id})["errorCode"] == 0
+        assert bench.request("HEARTBEAT", 4, body, groupId=group_id)["errorCode"] == 0
     apply(tables.of(1), GroupRecord(GroupMetadataKey("a")))
     check_groups_of(bench, ["a/b"])
     apply(tables.of(1), GroupRecord(GroupMetadataKey("a/b")))

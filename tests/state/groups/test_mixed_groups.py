@@ -41,7 +41,7 @@ def classic(bench: ConsumerBench) -> ClassicGroup:
 
 
 def listed(bench: ConsumerBench) -> tuple[str, str]:
-    response = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    response = bench.request("LIST_GROUPS", 5, statesFilter=[], typesFilter=[])
     return response["groups"][0]["groupType"], response["groups"][0]["groupState"]
 
 

@@ -113,9 +113,7 @@ def test_first_commit_that_stores_nothing_creates_a_group_without_records() -> N
     bench, hidden = groups.bench, {"groups": ["g"]}
 
     def deleted() -> int:
-        return int(
-            bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})["results"][0]["errorCode"]
-        )
+        return int(bench.request("DELETE_GROUPS", 2, groupsNames=["g"])["results"][0]["errorCode"])
 
     assert groups.commit((0, 1, "x" * 4097), (9, 1)) == {0: 12, 9: 3}
     assert bench.request("LIST_GROUPS", 5, {})["groups"] == []
@@ -134,7 +132,7 @@ def test_commit_rejected_before_the_coordinator_creates_no_group(fields: Any) ->
     """With an unknown generation, or for unknown partitions only."""
     groups = Groups()
     groups.commit((0 if fields else 9, 1, "x" * 4097), **fields)
-    deletion = groups.bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
+    deletion = groups.bench.request("DELETE_GROUPS", 2, groupsNames=["g"])
     assert deletion["results"] == [{"groupId": "g", "errorCode": 69}]
 
 
@@ -243,7 +241,7 @@ def test_example_17_partition_without_an_offset_is_an_error_only_in_the_seed() -
     for is_refused, error in ((False, 0), (True, 3)):
         bench = Bench(brokertwin_missing_offset_error=is_refused)
         bench.topic("a")
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
         (topic,) = bench.request("OFFSET_FETCH", 7, request)["topics"]
         (found,) = topic["partitions"]
         assert (found["committedOffset"], found["errorCode"]) == (-1, error)
@@ -257,7 +255,7 @@ def test_example_17_other_brokers_return_not_coordinator() -> None:
     responded = bench.request("OFFSET_COMMIT", 8, commit)["topics"][0]["partitions"]
     assert responded == [{"partitionIndex": 0, "errorCode": 16}]
     request = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
-    assert bench.request("OFFSET_FETCH", 8, {"groups": [request]}) == {
+    assert bench.request("OFFSET_FETCH", 8, groups=[request]) == {
         "throttleTimeMs": 0,
         "groups": [{"groupId": "g", "topics": [], "errorCode": 16}],
     }
@@ -358,8 +356,7 @@ def test_deleting_a_topic_writes_tombstones_of_its_offsets() -> None:
     groups.commit((0, 1), (1, 2))
     groups.commit((0, 3), topic="b")
     groups.commit((0, 4), group="h")
-    body = {"topics": [{"name": "a"}], "timeoutMs": 1000}
-    groups.bench.request("DELETE_TOPICS", 6, body)
+    groups.bench.request("DELETE_TOPICS", 6, name="a", timeoutMs=1000)
     rows = [row for row in groups.bench.last if row.topic == outputs.offsets_topic("bench")]
     assert [offset_records.decode_key(row.key or b"") for row in rows] == [
         offset_records.OffsetKey("g", "a", 0),
@@ -401,7 +398,7 @@ def test_partition_of_a_group() -> None:
 
 def test_group_id_must_be_valid_text() -> None:
     bench = Bench()
-    bench.send("OFFSET_COMMIT", 8, {"groupId": None, "topics": []})
+    bench.send("OFFSET_COMMIT", 8, groupId=None, topics=[])
     [dead] = bench.dead_letters()
     assert dead["reason"] == "wrong type"
     assert msgspec.json.decode(bench.last[-1].value or b"")["error"]["reason"] == "wrong type"

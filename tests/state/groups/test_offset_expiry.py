@@ -48,8 +48,7 @@ def commit(
 
 def kept(bench: Bench, group: str = GROUP) -> set[str]:
     """Return partitions with an offset, as `first-0`."""
-    request = {"groups": [{"groupId": group, "topics": None}]}
-    response = bench.request("OFFSET_FETCH", 8, request)["groups"][0]
+    response = bench.request("OFFSET_FETCH", 8, groupId=group, topics=None)["groups"][0]
     assert response["errorCode"] == 0
     return {
         f"{topic['name']}-{each['partitionIndex']}"
@@ -236,7 +235,7 @@ def test_group_without_records_is_deleted_by_a_check() -> None:
         response = bench.request("OFFSET_COMMIT", 9, body)
         assert response["topics"][0]["partitions"][0]["errorCode"] == 12
         bench.after(waits)
-        deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+        deletion = bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])
         assert deletion["results"][0]["errorCode"] == error
 
 
@@ -265,6 +264,6 @@ def test_empty_share_group_stays_until_it_is_deleted() -> None:
     bench.tick(30 * DAY)
     assert bench.group() is not None
     assert bench.states() != []
-    response = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    response = bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])
     assert response["results"][0]["errorCode"] == 0
     assert (bench.group(), bench.states()) == (None, [])

@@ -34,8 +34,8 @@ class Committed(Bench):
             **settings,
         )
         self.ids = {name: self.topic(name, 2) for name in ("a", "b")}
-        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
-        found = self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": list(GROUPS)})
+        self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
+        found = self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=list(GROUPS))
         self.coordinators = {each["key"]: each["nodeId"] for each in found["coordinators"]}
         for number, group in enumerate(GROUPS[:-1]):
             self.commit(group, 10 * number)
@@ -133,7 +133,7 @@ def test_requested_broker_checks_permissions() -> None:
         acl = {"resourceType": kind, "resourceName": name, "principal": ALICE, "host": "*"}
         acl |= {"resourcePatternType": PatternType.LITERAL, "operation": Operation.DESCRIBE}
         acl |= {"permissionType": 3}
-        cluster.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+        cluster.request("CREATE_ACLS", 3, creations=[acl], principal=ADMIN)
     for broker in BROKERS:
         for topics in (None, ["b", "a"]):
             denied, group = cluster.fetch(broker, 9, ["g", "h"], topics, principal=ALICE)["groups"]

@@ -31,7 +31,7 @@ class Offsets(Bench):
 
     @property
     def has_topic(self) -> bool:
-        response = self.request("METADATA", 12, {"topics": None, "allowAutoTopicCreation": False})
+        response = self.request("METADATA", 12, topics=None, allowAutoTopicCreation=False)
         return GROUP_TOPIC in {topic["name"] for topic in response["topics"]}
 
 

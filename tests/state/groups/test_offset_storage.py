@@ -50,8 +50,7 @@ class Store(Bench):
 
     def delete(self, partition: int, **more: Any) -> Any:
         """Return the error of an OffsetDelete of a partition; None while pending."""
-        topics = [{"name": "a", "partitions": [{"partitionIndex": partition}]}]
-        body = {"groupId": "g", "topics": topics}
+        body = {"groupId": "g", "name": "a", "partitionIndex": partition}
         response = self.request("OFFSET_DELETE", 0, body, broker=self.coordinator, **more)
         if response is None or response["errorCode"]:
             return response and response["errorCode"]
@@ -65,7 +64,7 @@ class Store(Bench):
 
     def delete_topic(self) -> None:
         """Delete topic `a` and create it again."""
-        self.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+        self.request("DELETE_TOPICS", 5, topicNames=["a"], timeoutMs=1000)
         self.topic("a", 2)
 
     def step(self, name: str, values: list[int]) -> Any:
@@ -129,7 +128,7 @@ def test_offsets_in_zookeeper_need_no_loading(storage: str, error: int) -> None:
     replicas.stop(store.coordinator)
     store.tick(1)
     found = store.request(
-        "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, broker=store.other
+        "FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"], broker=store.other
     )
     new = found["coordinators"][0]["nodeId"]
     assert new not in (-1, store.coordinator)

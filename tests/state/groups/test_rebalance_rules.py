@@ -173,7 +173,7 @@ def test_group_with_pending_joins_cannot_be_deleted() -> None:
     member, join = bench.new_member()
 
     def delete() -> int:
-        (result,) = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})["results"]
+        (result,) = bench.request("DELETE_GROUPS", 2, groupsNames=[GROUP])["results"]
         return int(result["errorCode"])
 
     assert delete() == 68
@@ -235,7 +235,7 @@ def test_members_have_the_order_of_javas_hash_map() -> None:
     joined = bench.response("j0")
     assert joined["leader"] == "member-0"
     assert [each["memberId"] for each in joined["members"]] == in_java
-    (described,) = bench.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
+    (described,) = bench.request("DESCRIBE_GROUPS", 5, groups=[GROUP])["groups"]
     assert [each["memberId"] for each in described["members"]] == in_java
     assert bench.leave("member-0") == [0]
     joins = [bench.join(member, session=FOREVER) for member in in_java[:-1]]
@@ -247,7 +247,7 @@ def test_groups_are_never_throttled() -> None:
     quota = {"entity": [{"entityType": "client-id", "entityName": None}]}
     for kind in ("consumer_byte_rate", "producer_byte_rate", "request_percentage"):
         entry = quota | {"ops": [{"key": kind, "value": 1.0, "remove": False}]}
-        bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
+        bench.request("ALTER_CLIENT_QUOTAS", 1, entries=[entry], validateOnly=False)
     (member,) = bench.stable("a")
     body = {"groupId": GROUP, "generationId": 1, "memberId": member}
     assert bench.request("HEARTBEAT", 4, body) == {"throttleTimeMs": 0, "errorCode": 0}
@@ -285,7 +285,7 @@ def test_topic_rejected_by_offset_delete_is_in_the_response_without_partitions()
             {"name": name, "partitions": [{"partitionIndex": each} for each in partitions]}
             for name, partitions in topics
         ]
-        response = bench.request("OFFSET_DELETE", 0, {"groupId": group, "topics": named})
+        response = bench.request("OFFSET_DELETE", 0, groupId=group, topics=named)
         return response["errorCode"], [
             (each["name"], [(p["partitionIndex"], p["errorCode"]) for p in each["partitions"]])
             for each in response["topics"]

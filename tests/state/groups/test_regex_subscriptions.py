@@ -86,7 +86,7 @@ def test_deleted_topic_is_no_longer_assigned() -> None:
     join(bench, "a", "f.*|bar")
     bench.tick(1_000)
     bench.beat("a", 1)
-    bench.request("DELETE_TOPICS", 4, {"topicNames": ["foo"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 4, topicNames=["foo"], timeoutMs=1000)
     bench.tick(1_000)
     assert bench.reported(bench.beat("a", 2)) == {"bar": [0, 1, 2]}
     assert found(bench) == {"f.*|bar": ["bar", "foo"]}, "until they are resolved again"
@@ -156,7 +156,7 @@ def test_only_topics_that_the_member_may_describe_are_found() -> None:
         {"resourceType": kind, "resourceName": name, "resourcePatternType": 3, "operation": what}
         for kind, name, what in ((3, GROUP, 3), (2, "foo", 8))
     ]
-    bench.request("CREATE_ACLS", 3, {"creations": [{**acl, **rule} for acl in acls]})
+    bench.request("CREATE_ACLS", 3, creations=[{**acl, **rule} for acl in acls])
     join(bench, "a", ".*", principal="User:reader")
     assert found(bench) == {".*": ["foo"]}
     bench.tick(10_001)
@@ -168,7 +168,7 @@ def test_offsets_of_topics_found_by_an_expression_are_not_deleted() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     topics = [{"name": name, "partitions": [{"partitionIndex": 0}]} for name in ("foo", "bar")]
-    response = bench.request("OFFSET_DELETE", 0, {"groupId": GROUP, "topics": topics})
+    response = bench.request("OFFSET_DELETE", 0, groupId=GROUP, topics=topics)
     errors = {each["name"]: each["partitions"][0]["errorCode"] for each in response["topics"]}
     assert errors == {"foo": Error.GROUP_SUBSCRIBED_TO_TOPIC, "bar": Error.NONE}
 
@@ -181,7 +181,7 @@ def test_converted_classic_group_has_no_expressions() -> None:
     classic = Classic(bench, "bar")
     assert [classic.join(), classic.join()] == [79, 0]
     bench.beat("a", -1)
-    response = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    response = bench.request("LIST_GROUPS", 5, statesFilter=[], typesFilter=[])
     assert response["groups"][0]["groupType"] == "classic"
 
 

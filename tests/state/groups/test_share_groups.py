@@ -68,8 +68,7 @@ def test_added_partitions_are_assigned() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar")
     bench.later("a", 2)
-    added = {"name": "bar", "count": 3, "assignments": None}
-    bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})
+    bench.request("CREATE_PARTITIONS", 3, name="bar", count=3, assignments=None, timeoutMs=1000)
     bench.later("a", 3)
     assert bench.reported(bench.later("a", 4)) == {"bar": [0, 1, 2]}
 
@@ -83,7 +82,7 @@ def test_deleting_a_topic_deletes_its_states() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo", "bar")
     bench.later("a", 2)
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["foo"], timeoutMs=1000)
     assert len(bench.states()) == 2
     group = bench.group()
     assert group is not None
@@ -118,8 +117,7 @@ def test_group_has_its_own_configs(name: str) -> None:
     bench.beat("a", 0, "foo")
     value = {"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "7000"}[name]
     setting = {"name": name, "value": value, "configOperation": 0}
-    resource = {"resourceType": 32, "resourceName": GROUP, "configs": [setting]}
-    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, setting, resourceType=32, resourceName=GROUP)
     interval = bench.beat("a", 2)["heartbeatIntervalMs"]
     bench.tick(49_999)
     is_there = bool(bench.group().members)
@@ -180,7 +178,7 @@ def test_member_gets_a_response_while_the_state_topic_cannot_be_created() -> Non
     bench = ShareBench(brokers=(1, 2), given=factor)
     replicas = Replicas((1,), bench)
     replicas.stop(2)
-    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 2})["errorCode"] == 0
+    assert bench.request("UNREGISTER_BROKER", 0, brokerId=2)["errorCode"] == 0
     epoch = bench.beat("m1", 0, "foo")["memberEpoch"]
     replicas.start(2)
     bench.later("m1", epoch)

@@ -46,9 +46,7 @@ def left() -> ShareBench:
 
 
 def deleted(bench: Bench, group: str) -> int:
-    return int(
-        bench.request("DELETE_GROUPS", 2, {"groupsNames": [group]})["results"][0]["errorCode"]
-    )
+    return int(bench.request("DELETE_GROUPS", 2, groupsNames=[group])["results"][0]["errorCode"])
 
 
 def codes(response: Any) -> list[int]:
@@ -56,7 +54,7 @@ def codes(response: Any) -> list[int]:
 
 
 def topics_of(bench: ShareBench) -> set[str]:
-    return {each["name"] for each in bench.request("METADATA", 12, {"topics": None})["topics"]}
+    return {each["name"] for each in bench.request("METADATA", 12, topics=None)["topics"]}
 
 
 def test_lag_is_the_number_of_undone_records() -> None:
@@ -150,9 +148,9 @@ def test_requests_that_kafka_cannot_send_are_a_server_error() -> None:
         ("", "nope", [-1], 0),
         (GROUP, "bar", [0], 0),
     ]:
-        topics = [{"topicName": topic, "partitions": partitions}]
-        body = {"groups": [{"groupId": group, "topics": topics}]}
-        (result,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+        (result,) = bench.request(
+            "DESCRIBE_SHARE_GROUP_OFFSETS", 1, groupId=group, topicName=topic, partitions=partitions
+        )["groups"]
         assert result["errorCode"] == error
     assert result["topics"][0]["partitions"][0]["startOffset"] == 3
 
@@ -164,9 +162,7 @@ def test_duplicate_topics_are_in_the_response_once() -> None:
     def both(name: str) -> Any:
         parts = [[{"partitionIndex": p, "startOffset": 1} for p in ps] for ps in ([0], [1], [])]
         topics = [{"topicName": name, "partitions": each} for each in parts]
-        response = bench.request(
-            "ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": GROUP, "topics": topics}
-        )
+        response = bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, groupId=GROUP, topics=topics)
         return [(t["topicName"], len(t["partitions"])) for t in response["responses"]]
 
     assert [both(name) for name in ("bar", "nope")] == [[("bar", 2)], [("nope", 2)]]
@@ -212,9 +208,9 @@ def test_describe_creates_the_internal_topic() -> None:
     bench = ShareBench()
     assert described(bench) == {}
     assert "__share_group_state" not in topics_of(bench)
-    requests = [{"topicName": "foo", "partitions": [0]}]
-    body = {"groups": [{"groupId": GROUP, "topics": requests}]}
-    (group,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+    (group,) = bench.request(
+        "DESCRIBE_SHARE_GROUP_OFFSETS", 1, groupId=GROUP, topicName="foo", partitions=[0]
+    )["groups"]
     (result,) = group["topics"][0]["partitions"]
     assert (result["errorCode"], result["startOffset"], result["lag"]) == (0, -1, -1)
     assert "__share_group_state" in topics_of(bench)
@@ -251,7 +247,7 @@ def test_share_coordinators_are_called_one_after_the_other() -> None:
     """States of ten partitions are initialized on three brokers."""
     bench = Bench((1, 2, 3), offsets_topic_num_partitions=1)
     bench.topic("many", 10)
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+    bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
     request = {"keyType": 0, "coordinatorKeys": [GROUP]}
     node = bench.request("FIND_COORDINATOR", 4, request)["coordinators"][0]["nodeId"]
     partitions = [{"partitionIndex": each, "startOffset": each} for each in range(10)]

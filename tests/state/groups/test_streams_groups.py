@@ -153,10 +153,9 @@ def test_created_grown_and_deleted_topics_are_detected() -> None:
     assert (codes(joined), joined["memberEpoch"]) == ([1], 2)
     bench.topic("late", 1)
     assert tasks(bench.later("a", 2)["activeTasks"]) == ["0_0"]
-    grown = {"name": "late", "count": 2, "assignments": None}
-    bench.request("CREATE_PARTITIONS", 3, {"topics": [grown], "timeoutMs": 1000})
+    bench.request("CREATE_PARTITIONS", 3, name="late", count=2, assignments=None, timeoutMs=1000)
     assert tasks(bench.later("a", 3)["activeTasks"]) == ["0_0", "0_1"]
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["late"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["late"], timeoutMs=1000)
     gone = bench.later("a", 4, **NO_TASKS)
     assert (codes(gone), tasks(gone["activeTasks"])) == ([1], [])
 
@@ -271,8 +270,7 @@ def test_full_group_of_4_4_accepts_its_own_members() -> None:
 
 def test_streams_groups_need_the_feature() -> None:
     bench = StreamsBench()
-    update = {"feature": features.STREAMS, "maxVersionLevel": 0, "upgradeType": 2}
-    bench.request("UPDATE_FEATURES", 1, {"featureUpdates": [update]})
+    bench.request("UPDATE_FEATURES", 1, feature=features.STREAMS, maxVersionLevel=0, upgradeType=2)
     assert bench.join("a")["errorCode"] == Error.UNSUPPORTED_VERSION
     assert bench.describe()["errorCode"] == Error.UNSUPPORTED_VERSION
 
@@ -357,7 +355,7 @@ def test_groups_are_listed_with_kafkas_state_names() -> None:
     bench.join("a", topology(part("0", "absent")))
 
     def listed(state: str) -> int:
-        return len(bench.request("LIST_GROUPS", 5, {"statesFilter": [state]})["groups"])
+        return len(bench.request("LIST_GROUPS", 5, statesFilter=[state])["groups"])
 
     assert [listed(state) for state in ("NotReady", "not_ready", "stable")] == [0, 1, 0]
 

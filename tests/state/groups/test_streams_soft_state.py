@@ -81,7 +81,7 @@ def test_topology_of_a_rejected_heartbeat_is_visible_with_the_next_record() -> N
         return int(first["stateChangelogTopics"][0]["partitions"])
 
     assert shown() == 4
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["going"], "timeoutMs": 1_000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["going"], timeoutMs=1_000)
     assert bench.join("b", runs, **HERE)["errorCode"] == Error.UNKNOWN_SERVER_ERROR
     assert shown() == 4
     assert bench.beat("a", -1)["errorCode"] == 0

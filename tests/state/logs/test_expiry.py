@@ -127,7 +127,7 @@ def test_pending_requests_time_out_in_order_with_checks() -> None:
     bench.now = NEXT_CHECK - 100
     body = {"minBytes": 1, "topics": [{"topic": "orders", "partitions": [{"partition": 1}]}]}
     for wait in (50, 150):
-        bench.send("FETCH", 12, {**body, "maxWaitMs": wait}, id=f"wait-{wait}")
+        bench.send("FETCH", 12, body, maxWaitMs=wait, id=f"wait-{wait}")
     bench.tick(1000)
     assert [bench.responses[f"wait-{w}"]["responseTime"] for w in (50, 150)] == [
         NEXT_CHECK - 50,

@@ -43,9 +43,9 @@ class Partition:
         self.bench.tick(2 * DAY)
 
     def delete_records(self, offset: int) -> None:
-        partition = {"partitionIndex": 0, "offset": offset}
-        body = {"topics": [{"name": "orders", "partitions": [partition]}]}
-        response = self.bench.request("DELETE_RECORDS", 2, body)
+        response = self.bench.request(
+            "DELETE_RECORDS", 2, name="orders", partitionIndex=0, offset=offset
+        )
         assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 

@@ -88,7 +88,7 @@ def test_edge_gets_the_reason_only_in_versions_with_record_errors() -> None:
     }
     bench = Bench()
     bench.topic("t", **COMPACTED)
-    data = {"index": 0, "batches": [BATCH], "recordsSeen": KEYLESS}
-    body = {"acks": -1, "timeoutMs": 1, "topicData": [{"name": "t", "partitionData": [data]}]}
-    (response,) = bench.request("PRODUCE", 7, body)["responses"][0]["partitionResponses"]
+    (response,) = bench.request(
+        "PRODUCE", 7, acks=-1, timeoutMs=1, name="t", index=0, batches=[BATCH], recordsSeen=KEYLESS
+    )["responses"][0]["partitionResponses"]
     assert (response["errorCode"], "refusedRecords" in response) == (87, False)

@@ -238,7 +238,7 @@ def real_state(real: Any) -> dict[str, tuple[int, int]]:
 
 
 def sizes(bench: Bench) -> dict[str, int]:
-    return of_topics(bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}))
+    return of_topics(bench.request("DESCRIBE_LOG_DIRS", 4, topics=None))
 
 
 def of_topics(described: Any) -> dict[str, int]:

@@ -30,9 +30,9 @@ def produce(bench: Bench, batches: int, partition: int = 0) -> None:
 
 
 def delete_below(bench: Bench, offset: int, partition: int = 0) -> None:
-    wanted = [{"partitionIndex": partition, "offset": offset}]
-    body = {"topics": [{"name": "a", "partitions": wanted}], "timeoutMs": 10000}
-    response = bench.request("DELETE_RECORDS", 2, body)
+    response = bench.request(
+        "DELETE_RECORDS", 2, name="a", partitionIndex=partition, offset=offset, timeoutMs=10000
+    )
     assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
@@ -76,7 +76,7 @@ def test_segments_of_a_deleted_topic_get_tombstones() -> None:
     produce(bench, 9)
     produce(bench, 7, partition=1)
     assert len(compacted(bench)) == 5
-    bench.request("DELETE_TOPICS", 6, {"topics": [{"topicId": topic_id}], "timeoutMs": 30000})
+    bench.request("DELETE_TOPICS", 6, topicId=topic_id, timeoutMs=30000)
     assert compacted(bench) == {}
     (first, *others) = bench.of(outputs.SEGMENTS, bench.last)
     assert first.value is None

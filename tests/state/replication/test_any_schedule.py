@@ -177,8 +177,7 @@ class Watched:
 
     def _delete(self) -> None:
         leader = self.replicas.partition().leader
-        wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": -1}]}
-        body = {"topics": [wanted], "timeoutMs": 1000}
+        body = {"name": "orders", "partitionIndex": 0, "offset": -1, "timeoutMs": 1000}
         if leader >= 0 and not self.replicas.is_stopped(leader):
             self.replicas.bench.request("DELETE_RECORDS", 2, body, broker=leader)
 

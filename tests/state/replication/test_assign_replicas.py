@@ -87,10 +87,10 @@ def test_errors_of_an_assignment(replicas: Replicas) -> None:
     replicas.bench.request(
         "ALTER_PARTITION_REASSIGNMENTS",
         0,
-        {
-            "topics": [{"name": ORDERS, "partitions": [{"partitionIndex": 0, "replicas": [1, 2]}]}],
-            "timeoutMs": 1000,
-        },
+        name=ORDERS,
+        partitionIndex=0,
+        replicas=[1, 2],
+        timeoutMs=1000,
     )
     assert assign(replicas, 3, 0, (there, topic, [0])) == (0, [[6]])
     assert sorted(replicas.partition().directories) == [1, 2], "a former replica is dropped"
@@ -144,7 +144,7 @@ def register(replicas: Replicas, *dirs: str) -> None:
 
 
 def cluster_id(replicas: Replicas) -> str:
-    return str(replicas.bench.request("METADATA", 12, {"topics": []})["clusterId"])
+    return str(replicas.bench.request("METADATA", 12, topics=[])["clusterId"])
 
 
 def topic_on(replicas: Replicas, *brokers: int) -> str:
@@ -178,7 +178,7 @@ def test_broker_with_several_directories_must_report_them(replicas: Replicas) ->
     epoch = replicas.epoch(EXTERNAL)
     assert assign(replicas, EXTERNAL, epoch, (ONE, topic, [0])) == (0, [[0]])
     assert (far(replicas).leader, far(replicas).isr) == (2, [2])
-    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "far"}]}, broker=2)
+    response = replicas.bench.request("METADATA", 12, name="far", broker=2)
     assert response["topics"][0]["partitions"][0]["offlineReplicas"] == [EXTERNAL]
 
 

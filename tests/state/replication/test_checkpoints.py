@@ -108,5 +108,5 @@ def test_check_finds_a_checkpoint_without_a_log(replicas: Replicas) -> None:
 def test_deleted_topic_leaves_the_file(replicas: Replicas) -> None:
     replicas.produce()
     bench = replicas.bench
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["orders"], timeoutMs=1000)
     assert bench.cell.tables.replication.keys("1/checkpointed/") == []

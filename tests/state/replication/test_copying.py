@@ -23,7 +23,7 @@ def topic(bench: Bench, **configs: str) -> str:
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     wanted = {"name": "orders", "configs": given, "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(BROKERS)}]
-    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    response = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
     assert response["topics"][0]["errorCode"] == 0
     return str(response["topics"][0]["topicId"])
 
@@ -64,7 +64,7 @@ def test_high_watermark_does_not_move_with_the_append(bench: Bench) -> None:
 def test_single_replica_commits_with_the_append() -> None:
     bench = Bench(BROKERS)
     bench.topic("orders")
-    leader = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    leader = bench.request("METADATA", 12, name="orders")
     broker = leader["topics"][0]["partitions"][0]["leaderId"]
     assert produce(bench, broker=broker)["errorCode"] == 0
     assert steps(bench) == [(broker, "BatchAppended")]
@@ -133,7 +133,7 @@ def test_any_delivery_order_gives_the_same_state(bench: Bench, seed: int) -> Non
 def test_deleted_topic_leaves_no_items(bench: Bench) -> None:
     topic(bench)
     produce(bench)
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["orders"], timeoutMs=1000)
     kept = [f"{broker}/checkpointing" for broker in BROKERS]
     assert bench.cell.tables.replication.keys("") == kept, "high watermark files are still written"
     assert bench.cell.tables.logs.keys("") == []

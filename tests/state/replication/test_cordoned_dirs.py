@@ -20,7 +20,7 @@ def cordon(bench: Bench, text: str, broker: int = 1) -> None:
 
 def described(bench: Bench) -> dict[str, tuple[bool, int]]:
     """Directories: cordoned or not, and the number of logs."""
-    response = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None})
+    response = bench.request("DESCRIBE_LOG_DIRS", 5, topics=None)
     return {
         each["logDir"]: (each["isCordoned"], sum(len(t["partitions"]) for t in each["topics"]))
         for each in response["results"]
@@ -39,8 +39,7 @@ def test_new_logs_avoid_cordoned_directories() -> None:
     assert create(bench, "orders") == 0
     assert described(bench) == {"/disk-1": (False, 2), "/disk-2": (True, 0)}
     topics = [{"name": name, "partitions": [0]} for name in ("orders", "later")]
-    body = {"dirs": [{"path": "/disk-2", "topics": topics}]}
-    results = bench.request("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
+    results = bench.request("ALTER_REPLICA_LOG_DIRS", 2, path="/disk-2", topics=topics)["results"]
     errors = [each["partitions"][0]["errorCode"] for each in results]
     assert errors == [Error.INVALID_REPLICA_ASSIGNMENT] * 2
 
@@ -62,7 +61,7 @@ def test_other_brokers_get_the_partitions_of_a_cordoned_broker() -> None:
     bench = Bench((1, 2))
     cordon(bench, "*", broker=2)
     assert create(bench, "orders") == 0
-    found = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    found = bench.request("METADATA", 12, name="orders")
     (topic,) = found["topics"]
     assert {each["leaderId"] for each in topic["partitions"]} == {1}
     assert create(bench, "wide", replicationFactor=2) == Error.INVALID_REPLICATION_FACTOR

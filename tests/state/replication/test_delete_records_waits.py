@@ -19,8 +19,7 @@ def replicas() -> Replicas:
 
 def delete(replicas: Replicas, offset: int, timeout_ms: int = 1000, **event: Any) -> Any:
     """Error and low watermark, or None while it is pending."""
-    wanted = [{"partitionIndex": 0, "offset": offset}]
-    body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": timeout_ms}
+    body = {"name": "orders", "partitionIndex": 0, "offset": offset, "timeoutMs": timeout_ms}
     event.setdefault("broker", replicas.partition().leader)
     response = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
     return response and outcome(response)
@@ -77,8 +76,7 @@ def test_former_leader_returns_not_leader_or_follower(replicas: Replicas) -> Non
     replicas.start(1)
     replicas.isolate(3)
     assert delete(replicas, 5) is None
-    topics = [{"topic": "orders", "partitions": [0]}]
-    replicas.bench.request("ELECT_LEADERS", 2, {"topicPartitions": topics, "timeoutMs": 1000})
+    replicas.bench.request("ELECT_LEADERS", 2, topic="orders", partitions=[0], timeoutMs=1000)
     assert replicas.leader() == (1, 2)
     assert late(replicas) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
@@ -86,8 +84,7 @@ def test_former_leader_returns_not_leader_or_follower(replicas: Replicas) -> Non
 def test_deleted_topic_returns_unknown_topic_or_partition(replicas: Replicas) -> None:
     replicas.isolate(2)
     assert delete(replicas, 5) is None
-    body = {"topicNames": ["orders"], "timeoutMs": 1000}
-    replicas.bench.request("DELETE_TOPICS", 5, body)
+    replicas.bench.request("DELETE_TOPICS", 5, topicNames=["orders"], timeoutMs=1000)
     assert late(replicas) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 

@@ -45,8 +45,7 @@ def test_high_watermarks_are_those_of_the_last_write_and_recovery_points_log_end
     bench.now += 5000
     assert entries(bench, "replication-offset-checkpoint", 3)[place] == 7
     assert entries(bench, "log-start-offset-checkpoint") == {}
-    wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 3}]}
-    bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+    bench.request("DELETE_RECORDS", 2, name="orders", partitionIndex=0, offset=3, timeoutMs=1000)
     assert entries(bench, "log-start-offset-checkpoint")[place] == 3
     assert files(bench)["cleaner-offset-checkpoint"] == ""
 
@@ -78,7 +77,7 @@ def test_new_log_is_placed_in_the_directory_with_the_fewest() -> None:
         f"/disk-{number}/{log}/leader-epoch-checkpoint"
         for number, log in ((1, "a-0"), (2, "a-1"), (3, "b-0"), (1, "b-1"), (2, "b-2"))
     }
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["a"], timeoutMs=1000)
     bench.topic("c", 4)
     found = Counter(
         path.split("/")[1] for path in files(bench) if path.endswith("leader-epoch-checkpoint")
@@ -101,8 +100,7 @@ def test_restarted_log_stays_in_its_directory() -> None:
     replicas.isolate(3)
     replicas.produce(acks=1, count=4)
     bench.tick(100_000)
-    wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 3}]}
-    bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+    bench.request("DELETE_RECORDS", 2, name="orders", partitionIndex=0, offset=3, timeoutMs=1000)
     replicas.rejoin(3)
     kinds = [entry["record"]["type"] for entry in bench.records() if entry["machine"] == 3]
     assert "LogStartedAnew" in kinds

@@ -175,19 +175,19 @@ def test_groups_move_with_an_election_and_back() -> None:
     bench = Bench(BROKERS, offsets_topic_num_partitions=1)
     bench.settings.may_intervene = True
     replicas = Replicas(bench=bench)
-    bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
-    first = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)
+    first = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)["nodeId"]
     offsets = [{"partitionIndex": 0, "committedOffset": 7}]
     body = {"groupId": "g", "generationIdOrMemberEpoch": -1}
     body["topics"] = [{"name": "orders", "partitions": offsets}]
     bench.request("OFFSET_COMMIT", 8, body, broker=first)
     replicas.stop(first)
     replicas.start(first)
-    second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    second = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)["nodeId"]
     assert second != first
     topics = [{"topic": "__consumer_offsets", "partitions": [0]}]
     assert errors(elect(bench, PREFERRED, [], topicPartitions=topics)) == [(0, Error.NONE)]
-    third = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    third = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)["nodeId"]
     assert third == first
     groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
     response = bench.request("OFFSET_FETCH", 8, groups, broker=third)
@@ -202,8 +202,8 @@ def test_unclean_election_of_an_internal_topic_loses_offsets() -> None:
     bench = Bench(BROKERS, offsets_topic_num_partitions=1)
     bench.settings.may_intervene = True
     replicas = Replicas(bench=bench)
-    bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
-    first = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)
+    first = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)["nodeId"]
     others = [broker for broker in BROKERS if broker != first]
     replicas.isolate(*others)
     offsets = [{"partitionIndex": 0, "committedOffset": 7}]
@@ -218,9 +218,7 @@ def test_unclean_election_of_an_internal_topic_loses_offsets() -> None:
     response = bench.request("ELECT_LEADERS", 2, body, broker=others[0])
     assert errors(response) == [(0, Error.NONE)]
     groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
-    found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=others[0])[
-        "nodeId"
-    ]
+    found = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0, broker=others[0])["nodeId"]
     response = bench.request("OFFSET_FETCH", 8, groups, broker=found)
     (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert partition["committedOffset"] == -1

@@ -73,11 +73,11 @@ def test_stopped_broker_is_unavailable_to_clients() -> None:
     replicas = Replicas()
     replicas.stop(1)
     bench = replicas.bench
-    response = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]}, broker=2)
+    response = bench.request("METADATA", 12, name="orders", broker=2)
     assert [each["nodeId"] for each in response["brokers"]] == [2, 3]
     (partition,) = response["topics"][0]["partitions"]
     assert (partition["leaderId"], partition["offlineReplicas"]) == (2, [1])
-    bench.send("METADATA", 12, {"topics": []}, broker=1)
+    bench.send("METADATA", 12, topics=[], broker=1)
     (letter,) = bench.dead_letters(bench.last)
     assert letter["detail"] == "broker 1 is stopped"
 
@@ -189,7 +189,7 @@ def test_started_broker_reads_missed_metadata() -> None:
     bench = replicas.bench
     other = {"name": "other", "numPartitions": 2, "replicationFactor": 2}
     bench.request("CREATE_TOPICS", 7, {"topics": [other], "timeoutMs": 30_000})
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["orders"], timeoutMs=1000)
     replicas.start(3)
     response = bench.request("METADATA", 12, {}, broker=3)
     assert [topic["name"] for topic in response["topics"]] == ["other"]
@@ -206,7 +206,7 @@ def test_assignment_without_live_replicas_is_rejected() -> None:
         )
     wanted = {"name": "dead", "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": [2, 3]}]
-    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    response = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
     assert response["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -214,8 +214,8 @@ def test_groups_move_to_the_elected_replica() -> None:
     bench = Bench(BROKERS, offsets_topic_num_partitions=1)
     bench.settings.may_intervene = True
     replicas = Replicas(bench=bench)
-    found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
-    found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
+    found = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)
+    found = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0)
     first = found["nodeId"]
     offsets = [{"partitionIndex": 0, "committedOffset": 7}]
     body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": [{"name": "orders"}]}
@@ -223,7 +223,7 @@ def test_groups_move_to_the_elected_replica() -> None:
     bench.request("OFFSET_COMMIT", 8, body, broker=first)
     replicas.stop(first)
     alive = next(broker for broker in BROKERS if broker != first)
-    second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=alive)
+    second = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0, broker=alive)
     assert second["nodeId"] not in (first, -1)
     groups = [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]
     response = bench.request("OFFSET_FETCH", 8, {"groups": groups}, broker=second["nodeId"])

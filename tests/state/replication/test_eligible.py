@@ -32,8 +32,7 @@ def kill(replicas: Replicas, *brokers: int) -> None:
 
 
 def elect(replicas: Replicas, election_type: int) -> int:
-    topics = [{"topic": "orders", "partitions": [0]}]
-    body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 1000}
+    body = {"electionType": election_type, "topic": "orders", "partitions": [0], "timeoutMs": 1000}
     response = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
     return int(response["replicaElectionResults"][0]["partitionResult"][0]["errorCode"])
 
@@ -267,8 +266,7 @@ def test_replication_factor_is_that_of_the_first_partition() -> None:
 
 
 def reassign(replicas: Replicas, wanted: list[int], broker: int = 1) -> int:
-    partitions = [{"partitionIndex": 0, "replicas": wanted}]
-    body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
+    body = {"timeoutMs": 1000, "name": "orders", "partitionIndex": 0, "replicas": wanted}
     response = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)
     return int(response["responses"][0]["partitions"][0]["errorCode"])
 
@@ -342,8 +340,7 @@ def test_registration_shows_how_the_broker_ended(
 @pytest.mark.parametrize("version", [0, 1])
 def test_api_versions_has_the_feature(version: int) -> None:
     bench = Bench(brokertwin_eligible_leader_replicas_version=version)
-    body = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    response = bench.request("API_VERSIONS", 4, body)
+    response = bench.request("API_VERSIONS", 4, clientSoftwareName="a", clientSoftwareVersion="1")
     levels = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert levels.get("eligible.leader.replicas.version") == (version or None)
     supported = {each["name"]: each["maxVersion"] for each in response["supportedFeatures"]}

@@ -26,15 +26,14 @@ def replicas_on(*assignments: list[int], brokers: tuple[int, ...] = BROKERS, **g
     wanted["assignments"] = [
         {"partitionIndex": number, "brokerIds": each} for number, each in enumerate(named)
     ]
-    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    response = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=1000)
     assert response["topics"][0]["errorCode"] == 0
     return found
 
 
 def described(replicas: Replicas, partition: int = 0, broker: int = 3, version: int = 12) -> Any:
     """Error, leader, epoch, in-sync and offline replicas of a partition of `other`."""
-    body = {"topics": [{"name": OTHER}]}
-    response = replicas.bench.request("METADATA", version, body, broker=broker)
+    response = replicas.bench.request("METADATA", version, name=OTHER, broker=broker)
     found = response["topics"][0]["partitions"][partition]
     names = ("errorCode", "leaderId", "leaderEpoch", "isrNodes", "offlineReplicas")
     return tuple(found[name] for name in names)
@@ -67,9 +66,7 @@ def test_lost_leader_causes_an_election_but_lost_follower_does_not() -> None:
     assert described(replicas, 1) == (0, 1, 0, [1, 2, 3], []), "it is in the other directory"
     assert described(replicas, 2) == (0, 3, 0, [3, 2], [1])
     assert described(replicas, broker=1) == described(replicas)
-    response = replicas.bench.request(
-        "DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": [{"name": OTHER}]}, broker=2
-    )
+    response = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, name=OTHER, broker=2)
     found = response["topics"][0]["partitions"][0]
     assert (found["leaderId"], found["offlineReplicas"]) == (2, [1])
     assert produce(replicas, 2) == 0
@@ -119,7 +116,7 @@ def test_replicas_in_a_failed_directory_return_storage_error() -> None:
     assert fetch(replicas, 1) == STORAGE_ERROR
     marker = {"producerId": 1, "producerEpoch": 0, "transactionResult": True, "coordinatorEpoch": 0}
     marker["topics"] = [{"name": OTHER, "partitionIndexes": [0, 1]}]
-    response = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]}, broker=1)
+    response = bench.request("WRITE_TXN_MARKERS", 1, markers=[marker], broker=1)
     found = response["markers"][0]["topics"][0]["partitions"]
     assert [each["errorCode"] for each in found] == [3, 0]
 
@@ -128,7 +125,7 @@ def test_failed_directory_is_described_and_accepts_no_moves() -> None:
     replicas = replicas_on([1, 2], [1, 2], [1, 2])
     bench = replicas.bench
     replicas.fail_dir(1, TWO)
-    response = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None}, broker=1)
+    response = bench.request("DESCRIBE_LOG_DIRS", 5, topics=None, broker=1)
     there, gone = response["results"]
     assert (there["errorCode"], there["logDir"], gone["errorCode"], gone["logDir"]) == (
         0,
@@ -150,7 +147,7 @@ def test_failed_directory_is_described_and_accepts_no_moves() -> None:
             "topics": [{"name": OTHER, "partitions": [0]}, {"name": "orders", "partitions": [0]}],
         }
     ]
-    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves}, broker=1)
+    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, dirs=moves, broker=1)
     found = {
         (topic["topicName"], each["partitionIndex"]): each["errorCode"]
         for topic in response["results"]
@@ -164,8 +161,7 @@ def test_no_move_between_two_directories_while_a_third_one_has_failed() -> None:
     bench.settings.may_intervene = True
     bench.topic("a", 2)
     bench.handle(event("fail-log-dir", 1, "/disk-3"))
-    moves = [{"path": TWO, "topics": [{"name": "a", "partitions": [0, 1]}]}]
-    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves})
+    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, path=TWO, name="a", partitions=[0, 1])
     found = [each["errorCode"] for each in response["results"][0]["partitions"]]
     assert found == [56, 0]
 
@@ -265,7 +261,7 @@ def test_logs_of_the_former_only_directory_are_lost_with_it() -> None:
     body = produce_body(ORDERS, header(1), acks=1, timeoutMs=1000)
     response = replicas.bench.request("PRODUCE", 9, body, broker=1)
     assert response["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR
-    lying = replicas.bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=1)
+    lying = replicas.bench.request("DESCRIBE_LOG_DIRS", 4, topics=None, broker=1)
     assert [each["topics"] for each in lying["results"]] == [[], []]
 
 
@@ -274,11 +270,11 @@ def test_logs_of_the_former_only_directory_stay_there_after_a_reassignment() -> 
     bench = replicas.bench
     late: dict[str, Any] = {"name": "late", "numPartitions": -1, "replicationFactor": -1}
     late["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2, 3]}]
-    bench.request("CREATE_TOPICS", 7, {"topics": [late], "timeoutMs": 1000})
+    bench.request("CREATE_TOPICS", 7, topics=[late], timeoutMs=1000)
     replicas.stop(3)
     wanted = {"topics": [{"name": ORDERS, "count": 2, "assignments": [{"brokerIds": [1, 2]}]}]}
     bench.request("CREATE_PARTITIONS", 3, {**wanted, "timeoutMs": 1000})
-    lying = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=1)
+    lying = bench.request("DESCRIBE_LOG_DIRS", 4, topics=None, broker=1)
     found = {
         (topic["name"], each["partitionIndex"]): directory["logDir"]
         for directory in lying["results"]
@@ -331,8 +327,7 @@ def test_severed_broker_reads_changes_of_a_lost_partition_in_order() -> None:
     produce(replicas, 1)
     replicas.sever(1)
     replicas.fail_dir(1, TWO)
-    wanted = {"name": OTHER, "partitions": [{"partitionIndex": 0, "replicas": [1, 2, 3]}]}
-    body = {"timeoutMs": 1000, "topics": [wanted]}
+    body = {"timeoutMs": 1000, "name": OTHER, "partitionIndex": 0, "replicas": [1, 2, 3]}
     replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body, broker=2)
     replicas.rejoin(1)
     replicas.bench.tick(10_000)
@@ -366,7 +361,7 @@ def test_severed_coordinator_with_a_lost_log_rejects_commits_without_followers()
     sizes = {"offsets_topic_num_partitions": 2, "offsets_topic_replication_factor": 1}
     bench = Bench(BROKERS, log_dirs=(ONE, TWO), **sizes)
     replicas = Replicas(bench=bench, min_insync_replicas="1")
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["a"]})
+    bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["a"])
     broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
     offsets = next(each for each in broker.all_topics() if each.name == GROUP_TOPIC)
     led = next(n for n, each in enumerate(offsets.partitions) if each.leader == 1)
@@ -397,10 +392,10 @@ def test_coordinators_of_lost_partitions_move() -> None:
     first = bench.request("FIND_COORDINATOR", 4, body)["coordinators"][0]["nodeId"]
     alive = next(each for each in BROKERS if each != first)
     name = "__consumer_offsets"
-    response = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=first)
+    response = bench.request("DESCRIBE_LOG_DIRS", 4, topics=None, broker=first)
     assert any(topic["name"] == name for each in response["results"] for topic in each["topics"])
     replicas.fail_dir(first, TWO)
-    found = bench.request("METADATA", 12, {"topics": [{"name": name}]}, broker=alive)
+    found = bench.request("METADATA", 12, name=name, broker=alive)
     partitions = found["topics"][0]["partitions"]
     offline = [each for each in partitions if first in each["offlineReplicas"]]
     assert offline

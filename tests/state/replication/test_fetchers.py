@@ -37,7 +37,7 @@ def cluster(**settings: Any) -> Bench:
     bench = Bench(BROKERS, **settings)
     wanted = {"name": "test", "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in range(8)]
-    bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
     return bench
 
 
@@ -90,7 +90,7 @@ def test_unblocked_requests_are_logged_for_a_partition() -> None:
     topics = [{"topic": "test", "partitions": [wanted]}]
     fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000, "topics": topics}
     for name in ("one", "two"):
-        bench.send("FETCH", 12, {**fetch, "sessionEpoch": -1}, id=name)
+        bench.send("FETCH", 12, fetch, sessionEpoch=-1, id=name)
     bench.append("test", header())
     key = "[Replica Manager on Broker 1]: Request key test-0 unblocked"
     assert f"{key} 1 producer requests." in lines(bench, 1)
@@ -128,7 +128,7 @@ def replicated(assignments: dict[str, list[int]], partitions: int, **settings: A
         wanted["assignments"] = [
             {"partitionIndex": p, "brokerIds": brokers} for p in range(partitions)
         ]
-        bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+        bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
     return replicas
 
 

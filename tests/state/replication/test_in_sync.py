@@ -122,7 +122,7 @@ def test_completed_partition_keeps_its_result_while_another_waits(replicas: Repl
     bench = replicas.bench
     topic = {"name": "late", "numPartitions": -1, "replicationFactor": -1}
     topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 3]}]
-    bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+    bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
     replicas.alter_config("min.insync.replicas", "1")
     replicas.isolate(3)
     bench.request("ALTER_PARTITION", 3, replicas.wish([1, 2]))

@@ -103,8 +103,7 @@ def test_interval_starts_when_the_replica_is_in_sync() -> None:
 
 def test_reassigned_partition_is_led_by_its_first_replica() -> None:
     replicas = Replicas((1, 2))
-    wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "replicas": [3, 1]}]}
-    body = {"topics": [wanted], "timeoutMs": 1000}
+    body = {"name": "orders", "partitionIndex": 0, "replicas": [3, 1], "timeoutMs": 1000}
     response = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body)
     assert response["responses"][0]["partitions"][0]["errorCode"] == 0
     assert replicas.leader()[0] == 1
@@ -114,8 +113,8 @@ def test_reassigned_partition_is_led_by_its_first_replica() -> None:
 
 def test_requested_election_leaves_nothing_to_do() -> None:
     replicas = back()
-    wanted = [{"topic": "orders", "partitions": [0]}]
-    body = {"electionType": 0, "topicPartitions": wanted, "timeoutMs": 1000}
-    replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
+    replicas.bench.request(
+        "ELECT_LEADERS", 2, electionType=0, topic="orders", partitions=[0], timeoutMs=1000, broker=2
+    )
     replicas.bench.tick(INTERVAL_MS)
     assert replicas.leader() == (1, 2)

@@ -55,7 +55,7 @@ def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str 
 
 
 def found(replicas: Replicas, name: str) -> tuple[int, int, list[int], list[int], list[int]]:
-    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
+    response = replicas.bench.request("METADATA", 12, name=name)
     (each,) = response["topics"][0]["partitions"]
     names = ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas")
     leader, epoch, replica_nodes, isr, offline = (each[name] for name in names)
@@ -66,9 +66,8 @@ def test_unfenced_broker_is_visible(replicas: Replicas) -> None:
     bench = replicas.bench
 
     def described() -> tuple[list[Any], list[Any]]:
-        body = {"includeFencedBrokers": True}
-        cluster = bench.request("DESCRIBE_CLUSTER", 2, body)["brokers"]
-        metadata = bench.request("METADATA", 12, {"topics": []})["brokers"]
+        cluster = bench.request("DESCRIBE_CLUSTER", 2, includeFencedBrokers=True)["brokers"]
+        metadata = bench.request("METADATA", 12, topics=[])["brokers"]
         return (
             [each for each in cluster if each["brokerId"] == OTHER],
             [each for each in metadata if each["nodeId"] == OTHER],
@@ -80,7 +79,7 @@ def test_unfenced_broker_is_visible(replicas: Replicas) -> None:
     assert beat(replicas) is False
     expected = [{"brokerId": 9, **where, "isFenced": False}], [{"nodeId": 9, **where}]
     assert described() == expected
-    bench.request("UNREGISTER_BROKER", 0, {"brokerId": OTHER})
+    bench.request("UNREGISTER_BROKER", 0, brokerId=OTHER)
     assert described() == ([], [])
 
 
@@ -91,8 +90,7 @@ def test_client_gets_the_listener_that_it_uses(replicas: Replicas, broker: int) 
     assert create(replicas, "led", [broker, 2]) == (0, None)
 
     def described(listener: str) -> Any:
-        named = {"topics": [{"name": "led"}]}
-        response = replicas.bench.request("METADATA", 12, named, listener=listener)
+        response = replicas.bench.request("METADATA", 12, name="led", listener=listener)
         hosts = [each["host"] for each in response["brokers"] if each["nodeId"] == broker]
         (partition,) = response["topics"][0]["partitions"]
         return hosts, *(partition[n] for n in ("errorCode", "leaderId", "offlineReplicas"))

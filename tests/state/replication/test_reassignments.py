@@ -271,7 +271,7 @@ def test_rejected_and_empty_requests() -> None:
     nothing = bench.request(api, 0, {"timeoutMs": 0, "topics": []})
     empty = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": ""}
     assert nothing == {**empty, "responses": []}
-    listed = bench.request("LIST_PARTITION_REASSIGNMENTS", 0, {"topics": []})
+    listed = bench.request("LIST_PARTITION_REASSIGNMENTS", 0, topics=[])
     assert listed == {**empty, "errorMessage": None, "topics": []}
 
 

@@ -50,7 +50,7 @@ def state(fenced: bool, shuts_down: bool = False, caught_up: bool = True) -> dic
 
 
 def known(replicas: Replicas, fenced: bool = True) -> list[tuple[int, bool]]:
-    response = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
+    response = replicas.bench.request("DESCRIBE_CLUSTER", 2, includeFencedBrokers=fenced)
     return [(each["brokerId"], each["isFenced"]) for each in response["brokers"]]
 
 
@@ -73,7 +73,7 @@ def test_broker_in_shutdown_cannot_join_and_gets_no_new_partitions(replicas: Rep
     assert replicas.watermarks_of(1) == (5, 5)
     wanted = {"name": "new", "numPartitions": 4, "replicationFactor": 2}
     replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "new"}]})
+    response = replicas.bench.request("METADATA", 12, name="new")
     assert all(1 not in each["replicaNodes"] for each in response["topics"][0]["partitions"])
 
 
@@ -181,12 +181,12 @@ def test_unregistered_broker_is_unknown_until_it_registers(replicas: Replicas) -
     bench = replicas.bench
     text = "Broker ID 9 is not currently registered"
     refused = {"throttleTimeMs": 0, "errorCode": 102, "errorMessage": text}
-    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 9}) == refused
+    assert bench.request("UNREGISTER_BROKER", 0, brokerId=9) == refused
     done = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": ""}
-    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1}) == done
+    assert bench.request("UNREGISTER_BROKER", 0, brokerId=1) == done
     assert known(replicas) == [(2, False), (3, False)]
     assert (replicas.leader(), replicas.isr()) == ((2, 1), [2, 3])
-    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1})["errorCode"] == 102
+    assert bench.request("UNREGISTER_BROKER", 0, brokerId=1)["errorCode"] == 102
     assert beat(replicas, 1)["errorCode"] == Error.STALE_BROKER_EPOCH
     assert register(replicas, 1, INCARNATION) == (0, 1)
     assert beat(replicas, 1) == state(False)
@@ -195,7 +195,7 @@ def test_unregistered_broker_is_unknown_until_it_registers(replicas: Replicas) -
 
 def test_all_brokers_unregistered() -> None:
     bench = Bench()
-    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1})["errorCode"] == 0
+    assert bench.request("UNREGISTER_BROKER", 0, brokerId=1)["errorCode"] == 0
     response = bench.request("DESCRIBE_CLUSTER", 2, {})
     assert (response["controllerId"], response["brokers"]) == (-1, [])
     assert bench.request("METADATA", 12, {})["controllerId"] == -1
@@ -212,7 +212,7 @@ def test_fenced_brokers_get_partitions_if_there_are_too_few_others(replicas: Rep
     """As with a real controller of 4.3.1; brokers in shutdown get none."""
     replicas.stop(3)
     assert grow(replicas, 2) == (0, None)
-    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    response = replicas.bench.request("METADATA", 12, name="orders")
     added = response["topics"][0]["partitions"][1]
     assert (added["replicaNodes"][2], sorted(added["isrNodes"])) == (3, [1, 2])
     assert added["offlineReplicas"] == [3]

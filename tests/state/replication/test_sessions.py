@@ -142,8 +142,7 @@ def test_severed_broker_reads_missed_metadata_later(replicas: Replicas) -> None:
     replicas.sever(1)
     wanted = {"name": "new", "numPartitions": 1, "replicationFactor": 1}
     wanted["assignments"] = []
-    body = {"topics": [wanted], "timeoutMs": 1000}
-    replicas.bench.request("CREATE_TOPICS", 7, body, broker=2)
+    replicas.bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=1000, broker=2)
     request = {"topics": [{"name": "new"}], "allowAutoTopicCreation": False}
 
     def error(broker: int) -> int:
@@ -276,12 +275,12 @@ def test_session_ends(registered: Replicas, how: str) -> None:
         fence = {"brokerId": 3, "brokerEpoch": registered.epoch(3), "wantFence": True}
         bench.request("BROKER_HEARTBEAT", 2, fence)
     elif how == "unregister":
-        bench.request("UNREGISTER_BROKER", 0, {"brokerId": 3})
+        bench.request("UNREGISTER_BROKER", 0, brokerId=3)
     elif how == "stop and start":
         registered.stop(3)
         registered.start(3)
     else:
-        bench.request("UNREGISTER_BROKER", 0, {"brokerId": 3})
+        bench.request("UNREGISTER_BROKER", 0, brokerId=3)
         cluster_id = topics.derive_uuid("cluster", CLUSTER)
         body = {"brokerId": 3, "clusterId": cluster_id, "incarnationId": INCARNATION}
         body |= {"features": FEATURES}

@@ -48,14 +48,12 @@ class Throttled(Replicas):
             change = {"name": name, "configOperation": DELETE, "value": None}
         for broker in brokers or ("",):
             resource = {"resourceType": 4, "resourceName": str(broker), "configs": [change]}
-            body = {"resources": [resource]}
             fields = broker or 1
-            response = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=fields)
+            response = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, resource, broker=fields)
             assert response["responses"][0]["errorCode"] == 0, response
 
     def assign(self, *brokers: int) -> None:
-        wanted = {"partitionIndex": 0, "replicas": list(brokers)}
-        body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": [wanted]}]}
+        body = {"timeoutMs": 1000, "name": "orders", "partitionIndex": 0, "replicas": list(brokers)}
         response = self.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
         assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 

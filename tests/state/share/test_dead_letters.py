@@ -4,9 +4,18 @@ import base64
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
+from brokertwin.protocol.generated.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from brokertwin.protocol.kafka_apis import PRODUCE
+from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Decision
 from brokertwin.state.share.in_flight import RecordState
 from tests.support.machine import header
 from tests.support.share_groups import GROUP
@@ -72,6 +81,18 @@ def test_a_closed_session_returns_records_at_their_last_delivery() -> None:
     assert bench.written() == [["0", UNDELIVERED, "1", UNDELIVERED, "2", UNDELIVERED]]
 
 
+@pytest.mark.parametrize(("most", "batches"), [("500", [2, 1]), ("100", []), ("2000", [3])])
+def test_dead_letters_are_split_by_the_greatest_batch(most: str, batches: list[int]) -> None:
+    bench = Letters(**TAKES, **{"max.message.bytes": most})
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    written = bench.written()
+    assert [len(each) // 2 for each in written] == batches
+    assert [each for letters in written for each in letters[::2]] == ["0", "1", "2"][: sum(batches)]
+    bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
+    assert bench.fetch("b") == [(3, 3, 1)]
+
+
 @pytest.mark.parametrize(
     ("named", "topic", "configs"),
     [
@@ -131,6 +152,45 @@ def test_each_dead_letter_is_written_once_if_several_partitions_create_the_topic
     assert fetch(2, batch(0, 0, 3)) == []
     bench.name = "dlq.new"
     assert bench.written() == [["0", REJECTED], ["0", REJECTED]]
+
+
+@pytest.mark.parametrize(
+    ("refused", "ticks_ms", "batches"),
+    [
+        ((0,), (1_999, 1), [["0", "1"], ["2"]]),
+        ((0, 1, 2, 3), (2_000, 4_000, 8_000, 15_999, 1), [["0", "1"], ["2"]]),
+        ((0, 1, 2, 3, 4), (2_000, 4_000, 8_000, 16_000), []),
+        ((1,), (1_999, 1), [["0", "1"], ["2"]]),
+    ],
+    ids=["once", "four times", "five times", "the second batch"],
+)
+def test_dead_letters_are_written_again_after_the_leader_has_moved(
+    monkeypatch: pytest.MonkeyPatch,
+    refused: tuple[int, ...],
+    ticks_ms: tuple[int, ...],
+    batches: list[list[str]],
+) -> None:
+    writes = iter(range(100))
+
+    def handle(broker: Any, request: Any) -> Decision:
+        if request.is_from_machine and next(writes) in refused:
+            topic = TopicProduceResponse(
+                partition_responses=[PartitionProduceResponse(index=0, error_code=6)]
+            )
+            return Decision(response=ProduceResponse(responses=[topic]))
+        return built.handle(broker, request)
+
+    bench = Letters(**TAKES, **{"max.message.bytes": "500"})
+    built = BUILT[PRODUCE.key]
+    monkeypatch.setitem(BUILT, PRODUCE.key, msgspec.structs.replace(built, handle=handle))
+    bench.fetch("a")
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    for ms in ticks_ms:
+        assert [letters[::2] for letters in bench.written()] != batches or not batches
+        bench.tick(ms)
+    assert [letters[::2] for letters in bench.written()] == batches
+    bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
+    assert bench.fetch("b") == [(3, 3, 1)]
 
 
 @pytest.mark.parametrize("named", ["dlq.no topic", "other.new"])

@@ -48,9 +48,9 @@ def list_request(pattern: str | None) -> dict[str, Any]:
 def bench() -> Bench:
     bench = Bench()
     for name in (NAMES[0], *NAMES):  # creates the topic
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[name])
         for _ in range(2):
-            bench.request("INIT_PRODUCER_ID", 4, {"transactionalId": name, **BEGIN})
+            bench.request("INIT_PRODUCER_ID", 4, BEGIN, transactionalId=name)
     return bench
 
 

@@ -46,7 +46,7 @@ def test_no_id_is_issued_twice_in_a_cell(
     """Neither from the controller's blocks nor from blocks in ZooKeeper."""
     bench = Bench(brokers=BROKERS, brokertwin_zk_producer_id_blocks=is_written)
     for name in NAMES:
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[name])
     holders: dict[int, str] = {}
     owner = zookeeper_producer_ids if is_written else producer_ids
     with patch.object(owner, "BLOCK_SIZE", size):

@@ -62,7 +62,7 @@ def test_example_2_first_added_partition_begins_the_transaction() -> None:
 
 def test_example_3_wrong_producer_and_wrong_coordinator() -> None:
     bench = TransactionBench(brokers=(1, 2))
-    leader = bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})[
+    leader = bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=["t1"])[
         "coordinators"
     ][0]["nodeId"]
     bench.settings.brokers.sort(key=lambda broker: broker != leader)
@@ -76,7 +76,7 @@ def test_example_3_wrong_producer_and_wrong_coordinator() -> None:
     assert bench.end("t1", holder)["errorCode"] == 16
     names = [f"n{number}" for number in range(9)]
     partitions = {name: partition_for(name, 50) for name in names}
-    topic = bench.request("METADATA", 12, {"topics": [{"name": TRANSACTION_TOPIC}]})["topics"][0]
+    topic = bench.request("METADATA", 12, name=TRANSACTION_TOPIC)["topics"][0]
     leaders = {p["partitionIndex"]: p["leaderId"] for p in topic["partitions"]}
     ours = [n for n in names if leaders[partitions[n]] == bench.settings.brokers[0]]
     assert bench.add(ours[0], holder, a=[0]) == {"a": [49]}
@@ -341,11 +341,11 @@ def test_partitions_of_a_deleted_topic_need_no_marker() -> None:
     bench.topic("b")
     holder = bench.init()
     bench.add("t1", holder, a=[0], b=[0])
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["b"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["b"], timeoutMs=1000)
     bench.end("t1", holder)
     assert bench.state_of() == "CompleteCommit"
     bench.add("t1", holder, a=[0])
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["a"], timeoutMs=1000)
     bench.end("t1", holder, is_commit=False)
     assert bench.state_of() == "CompleteAbort"
 
@@ -356,7 +356,7 @@ def test_marker_sent_to_a_former_leader_is_sent_to_the_new_one() -> None:
     place = {"keyType": 1, "coordinatorKeys": ["t1"]}
     coordinator = bench.request("FIND_COORDINATOR", 4, place)["coordinators"][0]["nodeId"]
     bench.settings.brokers.sort(key=lambda broker: broker != coordinator)
-    topic = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})["topics"][0]
+    topic = bench.request("METADATA", 12, name="a")["topics"][0]
     leaders = {p["partitionIndex"]: p["leaderId"] for p in topic["partitions"]}
     holder = bench.init()
     bench.add("t1", holder, a=[0, 1])
@@ -430,8 +430,7 @@ def test_requests_do_not_wait_for_the_timeout_of_an_open_transaction() -> None:
     bench.add("t1", holder, a=[0])
     assert not pending.awaits_deadline(bench.cell.tables.pending)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
-    topics = [{"topic": "a", "partitions": [wanted]}]
-    poll = bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": topics})
+    poll = bench.send("FETCH", 12, wanted, maxWaitMs=500, minBytes=1, topic="a")
     assert pending.awaits_deadline(bench.cell.tables.pending)
     bench.tick(500)
     assert poll in bench.responses

@@ -42,7 +42,7 @@ def coordinated(**settings: Any) -> Bench:
     """A cluster with producer id blocks and the internal topic."""
     bench = Bench(**settings)
     for _ in range(2):
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=["t1"])
     for broker in bench.settings.brokers:
         init(bench, None, broker=broker)
     return bench
@@ -152,7 +152,7 @@ def test_other_brokers_return_not_coordinator() -> None:
 def test_only_a_new_id_needs_a_producer_id_block() -> None:
     bench = Bench()
     for _ in range(2):
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})
+        bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=["t1"])
     assert init(bench) == (LOADING,)
     assert init(bench) == (0, 0)
 

@@ -116,7 +116,7 @@ def test_errors_of_the_transaction_coordinator_come_first() -> None:
     assert bench.commit_offset("t1", holder, 4, **generation) == 22
     commit(bench, 1)
     assert bench.commit_offset("t1", holder, 4, **generation) == 25
-    assert bench.commit_offset("t1", holder, 4, metadata="x" * 4097) == 12
+    assert bench.commit_offset("t1", holder, 4, committedMetadata="x" * 4097) == 12
     assert bench.commit_offset("t1", holder, 4, group="") == 24
     assert bench.commit_offset("t1", holder, 4, partition=9) == 3
 
@@ -135,7 +135,7 @@ def test_unknown_topic_is_in_the_response_without_partitions() -> None:
         ([missing, {"name": "a", "partitions": []}], {"none": []}),
         ([known, missing], {"none": [], "a": [0]}),
     ]:
-        response = bench.request("TXN_OFFSET_COMMIT", 3, {**request, "topics": topics})
+        response = bench.request("TXN_OFFSET_COMMIT", 3, request, topics=topics)
         found = {t["name"]: [p["errorCode"] for p in t["partitions"]] for t in response["topics"]}
         assert found == reported
 
@@ -153,7 +153,7 @@ def test_deleting_a_topic_drops_its_pending_offsets() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+    bench.request("DELETE_TOPICS", 5, topicNames=["a"], timeoutMs=1000)
     assert transactional_offsets.unstable(bench.cell.tables.of(1), "g") == set()
     bench.end("t1", holder)
     assert bench.committed_offset(require_stable=True) == (STABLE, -1)
@@ -167,7 +167,7 @@ def test_deleting_a_group_drops_its_pending_offsets() -> None:
     commit(bench, 2)
     bench.commit_offset("t1", holder, 4)
     bench.commit_offset("t1", holder, 5, partition=1)
-    bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
+    bench.request("DELETE_GROUPS", 2, groupsNames=["g"])
     kinds = [entry["record"] for entry in bench.records()][-3:]
     assert [(kind["type"], kind.get("partition")) for kind in kinds] == [
         ("OffsetDeleted", 0),
@@ -184,7 +184,7 @@ def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_ep
     topic = {"name": GROUP_TOPIC, "partitionIndexes": [partition_for("g", 50)]}
     fields = {"producerId": producer_id, "producerEpoch": epoch, "transactionResult": False}
     fields |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
-    response = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [fields]})
+    response = bench.request("WRITE_TXN_MARKERS", 1, markers=[fields])
     return int(response["markers"][0]["topics"][0]["partitions"][0]["errorCode"])
 
 
@@ -193,7 +193,7 @@ def test_partition_checks_epochs_without_verification() -> None:
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (7, 3), 5) == 0
     assert bench.commit_offset("t1", (7, 2), 6, version=2) == OLD_EPOCH
-    assert bench.commit_offset("t1", (7, 2), 6, metadata="x" * 4097) == TOO_LARGE
+    assert bench.commit_offset("t1", (7, 2), 6, committedMetadata="x" * 4097) == TOO_LARGE
     assert bench.commit_offset("t1", (7, -1), 6) == -1
     assert bench.commit_offset("t1", (8, 0), 6) == 0, "another producer"
     assert [marker(bench, 7, *epochs) for epochs in ((2, 9), (3, 9), (4, 8), (5, 9))] == [
@@ -225,8 +225,8 @@ def test_offsets_without_a_producer_are_committed_at_once_without_verification()
 
 def test_first_transactional_commit_that_stores_nothing_creates_a_group() -> None:
     bench = TransactionBench(transaction_partition_verification_enable=False)
-    assert bench.commit_offset("t1", (7, 3), 5, metadata="x" * 4097) == TOO_LARGE
-    deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
+    assert bench.commit_offset("t1", (7, 3), 5, committedMetadata="x" * 4097) == TOO_LARGE
+    deletion = bench.request("DELETE_GROUPS", 2, groupsNames=["g"])
     assert deletion["results"] == [{"groupId": "g", "errorCode": 0}]
 
 

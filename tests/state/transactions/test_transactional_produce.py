@@ -16,8 +16,8 @@ Holder = tuple[int, int]
 def new_bench(**settings: Any) -> Bench:
     bench = Bench(**settings)
     bench.topic("a", 3)
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [NAME]})
-    bench.request("INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1})
+    bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[NAME])
+    bench.request("INIT_PRODUCER_ID", 4, transactionalId=None, transactionTimeoutMs=1)
     return bench
 
 
@@ -218,7 +218,7 @@ def test_deleting_a_topic_drops_its_verifications() -> None:
     bench = new_bench()
     produce(bench, V1, batch(take(bench), 0))
     assert kept(bench) == [0]
-    bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    bench.request("DELETE_TOPICS", 6, name="a")
     assert kept(bench) == []
 
 
@@ -284,9 +284,9 @@ def test_no_new_batch_is_accepted_while_markers_are_pending() -> None:
     assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], (
         "the partition is still in the transaction"
     )
-    second = {"index": 1, "batches": [batch(holder, 0)]}
-    request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
-    (part,) = bench.request("PRODUCE", V1, request)["responses"][0]["partitionResponses"]
+    (part,) = bench.request(
+        "PRODUCE", V1, body_of(), name="a", index=1, batches=[batch(holder, 0)]
+    )["responses"][0]["partitionResponses"]
     assert part["errorCode"] == Error.NOT_ENOUGH_REPLICAS
     complete(bench, event)
     assert bench.records()[-1]["record"]["type"] == "TransactionMetadataWritten"
@@ -314,9 +314,9 @@ def test_partitions_are_added_in_v2_even_without_verification() -> None:
     assert produce(bench, V1, batch(holder, 0)) == [(0, 0)]
     with pytest.raises(AssertionError, match=str(int(Error.INVALID_TXN_STATE))):
         end(bench, holder)
-    other = {"index": 1, "batches": [batch(holder, 0)]}
-    body = {**body_of(), "topicData": [{"name": "a", "partitionData": [other]}]}
-    (part,) = bench.request("PRODUCE", V2, body)["responses"][0]["partitionResponses"]
+    (part,) = bench.request(
+        "PRODUCE", V2, body_of(), name="a", index=1, batches=[batch(holder, 0)]
+    )["responses"][0]["partitionResponses"]
     assert part["errorCode"] == 0
     end(bench, holder)
 
@@ -351,7 +351,7 @@ def test_different_partition_errors_have_the_order_of_kafkas_maps(
     bench = Bench()
     bench.topic("pr-0", 2)
     bench.topic("pr-1", 1)
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [NAME]})
+    bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[NAME])
     topics = [{"name": name, "partitions": partitions} for name, partitions in requests]
     transaction = {"transactionalId": NAME, "producerId": 1, "producerEpoch": 0, "topics": topics}
     body = {"transactions": [{**transaction, "verifyOnly": verifies}]}

@@ -49,7 +49,7 @@ def marker(
 
 def write(bench: Bench, *markers: dict[str, Any]) -> list[list[int]]:
     """Return the errors of the partitions by producer."""
-    response = bench.request("WRITE_TXN_MARKERS", 2, {"markers": list(markers)})
+    response = bench.request("WRITE_TXN_MARKERS", 2, markers=list(markers))
     return [
         [p["errorCode"] for topic in result["topics"] for p in topic["partitions"]]
         for result in response["markers"]
@@ -122,7 +122,7 @@ def test_readers_get_aborted_transactions_in_marker_order() -> None:
         {"producerId": 5, "firstOffset": 0},
     ]
     assert fetch(bench, 6)["abortedTransactions"] == []
-    uncommitted = bench.request("FETCH", 12, {**fetch_body(0), "isolationLevel": 0})
+    uncommitted = bench.request("FETCH", 12, fetch_body(0), isolationLevel=0)
     assert fetched(uncommitted)["abortedTransactions"] is None
 
 
@@ -188,8 +188,7 @@ def test_non_transactional_batch_is_rejected_in_an_open_transaction() -> None:
 
 
 def described(bench: Bench) -> dict[str, Any]:
-    body = {"topics": [{"name": "a", "partitionIndexes": [0]}]}
-    response = bench.request("DESCRIBE_PRODUCERS", 0, body)
+    response = bench.request("DESCRIBE_PRODUCERS", 0, name="a", partitionIndexes=[0])
     found: dict[str, Any] = response["topics"][0]["partitions"][0]["activeProducers"][0]
     return found
 
@@ -226,8 +225,7 @@ def test_producer_with_an_open_transaction_does_not_expire() -> None:
     assert described(bench)["currentTxnStartOffset"] == 0
     write(bench, marker(0))
     bench.tick(3_600_000)
-    body = {"topics": [{"name": "a", "partitionIndexes": [0]}]}
-    response = bench.request("DESCRIBE_PRODUCERS", 0, body)
+    response = bench.request("DESCRIBE_PRODUCERS", 0, name="a", partitionIndexes=[0])
     assert response["topics"][0]["partitions"][0]["activeProducers"] == []
 
 
@@ -236,8 +234,7 @@ def test_deleting_records_keeps_the_open_transaction_and_drops_aborted_ones() ->
     produce(bench, 0)
     write(bench, marker(0, is_commit=False))
     produce(bench, 2)
-    topic = {"name": "a", "partitions": [{"partitionIndex": 0, "offset": 4}]}
-    bench.request("DELETE_RECORDS", 2, {"topics": [topic], "timeoutMs": 0})
+    bench.request("DELETE_RECORDS", 2, name="a", partitionIndex=0, offset=4, timeoutMs=0)
     start_batch = 3
     assert (last_stable(bench), last_stable(bench, 0)) == (start_batch, 5)
     write(bench, marker(0))
@@ -259,7 +256,7 @@ def test_only_clients_with_cluster_permission_write_markers() -> None:
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ANONYMOUS",
     )
-    denied = bench.request("WRITE_TXN_MARKERS", 2, {"markers": [marker(0)]}, principal="User:a")
+    denied = bench.request("WRITE_TXN_MARKERS", 2, markers=[marker(0)], principal="User:a")
     partitions = denied["markers"][0]["topics"][0]["partitions"]
     assert [p["errorCode"] for p in partitions] == [Error.CLUSTER_AUTHORIZATION_FAILED]
 
@@ -267,7 +264,7 @@ def test_only_clients_with_cluster_permission_write_markers() -> None:
 def test_new_leader_continues_open_and_aborted_transactions() -> None:
     bench = new_bench(brokers=(1, 2))
     bench.settings.may_intervene = True
-    response = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})
+    response = bench.request("METADATA", 12, name="a")
     leader: int = response["topics"][0]["partitions"][0]["leaderId"]
     bench.settings.brokers.sort(key=lambda broker: broker != leader)
     produce(bench, 0)

@@ -16,8 +16,7 @@ def test_groups_sessions_transactions_and_producers_are_counted() -> None:
     bench = GroupBench()
     bench.stable("one")
     bench.request("INIT_PRODUCER_ID", 4, {"transactionalId": "tx", "transactionTimeoutMs": 60_000})
-    fetch = {"maxWaitMs": 0, "minBytes": 0, "sessionId": 0, "sessionEpoch": 0, "topics": []}
-    bench.request("FETCH", 12, fetch)
+    bench.request("FETCH", 12, maxWaitMs=0, minBytes=0, sessionId=0, sessionEpoch=0, topics=[])
     found = census({CLUSTER: bench.cell.columns()})
     assert found.groups == {"Stable": 1}
     assert (found.sessions, found.producers, found.waiting) == (1, 0, 0)

@@ -49,19 +49,17 @@ class Job:
 
     def __init__(self, directory: Path, policy: str, offset: int = -1, **flags: str) -> None:
         bench = made_checkpoints.bench()
-        body = {
-            "groupId": "g",
-            "generationIdOrMemberEpoch": -1,
-            "memberId": "",
-            "topics": [
-                {
-                    "name": "orders",
-                    "partitions": [{"partitionIndex": 0, "committedOffset": offset}],
-                }
-            ],
-        }
         bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
-        response = bench.request("OFFSET_COMMIT", 8, body)
+        response = bench.request(
+            "OFFSET_COMMIT",
+            8,
+            groupId="g",
+            generationIdOrMemberEpoch=-1,
+            memberId="",
+            name="orders",
+            partitionIndex=0,
+            committedOffset=offset,
+        )
         assert response["topics"][0]["partitions"][0]["errorCode"] == 0
         self.hidden, self.checkpoint = directory / "hidden", directory / "checkpoint"
         made_checkpoints.made(self.hidden, bench.cell.columns())

@@ -1,16 +1,20 @@
 """Rows of a live audit's checkpoint, read from its files: both kinds of keys."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from brokertwin import tables
+from brokertwin.errors import UserError
 from brokertwin.streaming.checkpoint import store_writer
 from brokertwin.streaming.checkpoint.store_files import ENCODING_VERSION
-from brokertwin.streaming.live import stored_rows
+from brokertwin.streaming.live import runner, stored_rows
 from brokertwin.streaming.live import tables as live_tables
-from tests.support.example_live import PLACE, SOURCE, halves, in_partitions
+from brokertwin.streaming.live.modes import KeyMode
+from tests.support.example_live import PLACE, SOURCE, LiveExample, halves, in_partitions
 from tests.support.live import LiveTopics, sorted_rows
 
 IN_BUCKETS, IDS = 2, ("bank", "shop")
@@ -31,7 +35,9 @@ def made(checkpoint: Path, audit: LiveTopics) -> None:
     planned = ["v1", json.dumps({"batchTimestampMs": 1, "conf": conf}), "{}"]
     (checkpoint / "offsets/0").write_text("\n".join(planned))
     (checkpoint / "commits/0").write_text("v1\n{}")
-    (checkpoint / "brokertwin-live.json").write_text(json.dumps({"key": "bucket"}))
+    (checkpoint / "brokertwin-live.json").write_text(
+        json.dumps({"key": "bucket", "shuffle_partitions": IN_BUCKETS})
+    )
     for number, cluster in enumerate(IDS):
         key = store_writer.encoded_row([cluster.encode(), 17])
         state = store_writer.encoded_row([audit._buckets[cluster]])
@@ -56,6 +62,50 @@ def test_rows_in_buckets_are_those_of_the_topics(
         for n in range(IN_BUCKETS)
     ]
     assert parts[0] <= {"bank"} and parts[1] <= {"shop"}
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_checkpoint_without_a_layout_is_used_if_its_states_can_be_read(
+    tmp_path: Path, has_state: bool
+) -> None:
+    """The example is older than the layout."""
+    example = LiveExample("localhost:0", tmp_path / "checkpoint")
+    if has_state:
+        shutil.copytree(PLACE, example.query.checkpoint)
+    former = stored_rows.fixed(PLACE)
+    assert "layout" not in former
+    runner.fix(example.query)
+    assert stored_rows.fixed(example.query.checkpoint) == {
+        **former,
+        "layout": stored_rows.layout(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        (b"\xa6newest", b"\xa6newer!"),
+        (b"\xa7waiting\x90", b"\xa7waiting\x80"),
+    ],
+    ids=["a_field_has_another_name", "a_field_has_another_type"],
+)
+def test_states_of_another_layout_are_refused_before_anything_is_changed(
+    audit: LiveTopics, tmp_path: Path, part: bytes, other: bytes
+) -> None:
+    older = LiveTopics(is_bucket=True)
+    older._buckets = {name: each.replace(part, other) for name, each in audit._buckets.items()}
+    assert older._buckets != audit._buckets
+    made(tmp_path, older)
+    written = (tmp_path / "brokertwin-live.json").read_bytes()
+    query = replace(
+        LiveExample("localhost:0", tmp_path).query,
+        mode=KeyMode.BUCKET,
+        shuffle_partitions=IN_BUCKETS,
+    )
+    with pytest.raises(UserError, match="was written by another brokertwin") as refused:
+        runner.fix(query)
+    assert "another --prefix and --checkpoint" in refused.value.hint
+    assert (tmp_path / "brokertwin-live.json").read_bytes() == written
 
 
 def test_sql_over_a_live_audit() -> None:
