@@ -108,7 +108,8 @@ class LiveMachines:
 
     def _handle(self, key: EntityKey, arrivals: Sequence[EntityArrival]) -> None:
         entity = LiveEntity(key, self.states.get(key))
-        found = entity.handle(arrivals, self.facts.read()[CLUSTER], self.now)
+        facts = self.facts.read()[CLUSTER]
+        found = entity.handle(arrivals, facts, self.now, facts.event_time(self.now))
         self.found |= {each.id: each for each in found}
         self.states[key] = entity.stored()
 

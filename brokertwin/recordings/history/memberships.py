@@ -76,6 +76,10 @@ SILENT_BEATS = 3
 """After so many heartbeat intervals a member of KIP-848 is silent. When it expires is a setting of
 the broker or the group (`group.consumer.session.timeout.ms`, 45 s), which no response shows."""
 
+SESSION_MAX_MS = 60_000
+"""After so long without a request no member of KIP-848 is in its group: the default of
+`group.consumer.max.session.timeout.ms`."""
+
 MEMBERS_MAX = 2_000
 """Maximum number of members, and of former members, that are kept."""
 
@@ -408,7 +412,7 @@ class Membership(msgspec.Struct):
             for departure in self._leaving(exchange):
                 yield from self._leave(departure)
         elif line.api in BEATS and not exchange.code:
-            yield from self._beat(exchange, member)
+            yield from self._beat(exchange, member, known)
         if line.api not in ("HEARTBEAT", "SYNC_GROUP") or len(self.clients) > MEMBERS_MAX:
             self._bound()
 
@@ -703,7 +707,9 @@ class Membership(msgspec.Struct):
 
     # Heartbeats of the consumer, streams and share protocols
 
-    def _beat(self, exchange: RecordedExchange, member: str) -> Iterator[Finding]:
+    def _beat(
+        self, exchange: RecordedExchange, member: str, facts: KnownFacts
+    ) -> Iterator[Finding]:
         line, body, response = exchange.line, exchange.request, exchange.response
         epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         instance = body.get("instanceId") or ""
@@ -722,9 +728,13 @@ class Membership(msgspec.Struct):
         if former == 0:
             join = RecordedJoin(member, epoch, line, instance=instance)
             has_replaced = bool(instance) and self._takes_over(join)
-            self.is_whole = self.is_whole or (epoch == 1 and not instance)
-            # without the begin of the group a member with an instance id may replace another
-            is_new = is_new and not has_replaced and (not instance or self.is_whole)
+            # new groups have epoch 0 in older brokers, and 1 in newer ones
+            is_first = epoch == 1 or (epoch == 2 and self.number < 0)
+            self.is_whole = self.is_whole or (is_first and not instance)
+            # else it may have joined before the log begins, or replace a static member
+            is_new = (
+                is_new and not has_replaced and (self.is_whole or self._is_covered(line, facts))
+            )
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
             self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
             self.arrivals.append(line.time)
@@ -762,6 +772,11 @@ class Membership(msgspec.Struct):
         self.statuses.pop(member, None)
         if statuses:
             self.statuses[member] = statuses
+
+    def _is_covered(self, line: RecordedRequest, known: KnownFacts) -> bool:
+        """Return whether each member that the coordinator has at a request is recorded."""
+        since = line.time - SESSION_MAX_MS
+        return self.unavailable < since and known.is_covered_by_all(since, line.time)
 
     def _was_shown(self, epoch: int, member: str, line: RecordedRequest) -> bool:
         """Return whether an epoch was there before a request, by responses to other members."""

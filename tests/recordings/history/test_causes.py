@@ -38,7 +38,7 @@ from brokertwin.recordings.history.findings import (
     Vanishing,
 )
 from brokertwin.recordings.history.groups import GROUPS, ObservedGroup
-from brokertwin.recordings.history.memberships import GENERATIONS_MAX
+from brokertwin.recordings.history.memberships import GENERATIONS_MAX, SESSION_MAX_MS
 from brokertwin.recordings.history.producers import PRODUCERS
 from tests.support.synthetic_recording import GROUP, PRODUCER, TOPIC, SyntheticRecording
 
@@ -85,7 +85,8 @@ def test_new_member_began_the_epoch_in_which_it_has_partitions_or_a_later_one(
 ) -> None:
     """An assignment may be older than the join (KIP-1263)."""
     recording = SyntheticRecording()
-    beat(recording, "a", 3, 3)
+    beat(recording, "a", 0, 1, given=True)
+    beat(recording, "a", 1, 3)
     beat(recording, "b", 0, 4 if is_first else 3)
     assert causes(recording).popitem()[1] == []
     beat(recording, "b", 4 if is_first else 3, 4, given=is_first)
@@ -96,10 +97,35 @@ def test_new_member_began_the_epoch_in_which_it_has_partitions_or_a_later_one(
 def test_member_that_was_fenced_is_not_new_when_it_joins_again(code: Error) -> None:
     """A coordinator returns UNKNOWN_MEMBER_ID for a member that it does not have."""
     recording = SyntheticRecording()
+    beat(recording, "b", 0, 1, given=True)
     beat(recording, "a", 7, 0, code=code)
     beat(recording, "a", 0, 9, given=True)
     is_new = code is Error.UNKNOWN_MEMBER_ID
-    assert causes(recording) == {9: [MemberJoined(member="a", client="a")] * is_new}
+    assert causes(recording)[9] == [MemberJoined(member="a", client="a")] * is_new
+
+
+@pytest.mark.parametrize(
+    ("first", "at", "code", "is_new"),
+    [
+        (1, 1_000, 0, True),
+        (2, 1_000, 0, True),
+        (3, 1_000, 0, False),
+        (3, SESSION_MAX_MS - 1, 0, False),
+        (3, SESSION_MAX_MS, 0, True),
+        (3, SESSION_MAX_MS, Error.NOT_COORDINATOR, False),
+    ],
+)
+def test_member_of_a_group_that_began_before_the_log_may_have_joined_before(
+    first: int, at: int, code: int, is_new: bool
+) -> None:
+    """If the response to its join was lost, it joins again with the same id."""
+    recording = SyntheticRecording()
+    recording.add("x", "METADATA", {"topics": []}, {"brokers": [{"nodeId": 1}], "topics": []})
+    beat(recording, "a", first - 1 if first > 2 else 0, first, code, given=True)
+    request = {"groupId": GROUP, "memberId": "b", "memberEpoch": 0}
+    response = {"errorCode": 0, "memberId": "b", "memberEpoch": 9, "assignment": ASSIGNED}
+    recording.add("b", BEAT, request, response, at=at)
+    assert causes(recording)[9] == [MemberJoined(member="b", client="b")] * is_new
 
 
 @pytest.mark.parametrize("instance", ["i", None])
