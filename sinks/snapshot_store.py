@@ -224,10 +224,11 @@ def find(directory: Path, name: str | None = None) -> Path:
     for path in paths:
         if path.name == name:
             return path
-    what = f"no snapshot {name}" if name else "no snapshot"
+    what, do = (f"no snapshot {name}", "List them") if name else ("no snapshot", "Take one")
+    command = "list" if name else "take"
     raise SnapshotError(
         f"There is {what} in {directory}.",
-        "List the snapshots with `brokertwin snapshot list`; set the directory with --snapshots.",
+        f"{do} with `brokertwin snapshot {command}`; set the directory with --snapshots.",
     )
 
 
