@@ -18,8 +18,9 @@ completed.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from operator import attrgetter
 
 import msgspec
@@ -89,25 +90,33 @@ class SeenExchanges(msgspec.Struct, array_like=True):
             event_time: of the cluster, in ms since 1970.
             counts: gets the numbers of the others, `late` and `repeated`.
         """
-        sets: dict[int, set[int]] = {}
-        new = []
-        for each in _in_order(arrivals):
-            end = each.part.line.end
-            block = end // BLOCK_MS
-            if block not in sets:
-                sets[block] = set(array("Q", self.blocks.get(block, b"")))
-            if each.number in sets[block]:
-                counts["repeated"] += 1
-            elif end < self.floor:
-                counts["late"] += 1
-            else:
-                sets[block].add(each.number)
-                new.append(each)
-        for block, numbers in sets.items():
-            if numbers:
-                self.blocks[block] = array("Q", sorted(numbers)).tobytes()
+        new: list[EntityArrival] = []
+        for block, group in groupby(_in_order(arrivals), _block):
+            own = list(group)
+            seen = set(array("Q", self.blocks.get(block, b"")))
+            numbers = {each.number for each in own}
+            is_all_new = len(numbers) == len(own) and seen.isdisjoint(numbers)
+            if not is_all_new or _end(own[0]) < self.floor:
+                own = list(self._new_of(own, seen, counts))
+                numbers = {each.number for each in own}
+            if own:
+                new += own
+                self.blocks[block] = array("Q", sorted(seen | numbers)).tobytes()
         self._bound(event_time)
         return new
+
+    def _new_of(
+        self, arrivals: Iterable[EntityArrival], seen: Collection[int], counts: Counter[str]
+    ) -> Iterator[EntityArrival]:
+        numbers = {*seen}
+        for each in arrivals:
+            if each.number in numbers:
+                counts["repeated"] += 1
+            elif _end(each) < self.floor:
+                counts["late"] += 1
+            else:
+                numbers.add(each.number)
+                yield each
 
     def _bound(self, event_time: int) -> None:
         self.floor = max(self.floor, event_time - LATE_MS)
@@ -129,6 +138,10 @@ def _in_order(arrivals: Sequence[EntityArrival]) -> Sequence[EntityArrival]:
 
 
 _end = attrgetter("part.line.end")
+
+
+def _block(arrival: EntityArrival) -> int:
+    return arrival.part.line.end // BLOCK_MS
 
 
 class StoredEntity(msgspec.Struct, array_like=True):
@@ -185,7 +198,7 @@ class LiveEntity:
             self.machine = _machines(type(self.machine)).decode(self._entity.machine)
 
     def handle(
-        self, arrivals: Sequence[EntityArrival], facts: ClusterFacts, now: int
+        self, arrivals: Sequence[EntityArrival], facts: ClusterFacts, now: int, event_time: int
     ) -> list[Finding]:
         """Take exchanges, and those that need not wait any longer; return the findings.
 
@@ -193,8 +206,8 @@ class LiveEntity:
             arrivals: exchanges in any order; none if the entity is called by its alarm.
             facts: those of its cluster.
             now: time of the micro-batch, in ms since 1970.
+            event_time: that of its cluster.
         """
-        event_time = facts.event_time(now)
         for each in self._entity.seen.new_ones(arrivals, event_time, self.counts):
             self.machine.wait(each.part)
         if arrivals:
@@ -221,7 +234,11 @@ class LiveEntity:
             changed[id(group)] = group
         yield from (list[Finding](group) for group in changed.values())
         newest = self.machine.newest
-        self._entity.refused = [e for e in groups if newest - e[0].line.end <= TOGETHER_MS]
+        self._entity.refused = [
+            each
+            for each in groups
+            if len(each) < TOGETHER_MAX and newest - each[0].line.end <= TOGETHER_MS
+        ]
 
     @property
     def is_waiting(self) -> bool:

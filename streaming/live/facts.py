@@ -37,6 +37,10 @@ REFRESHED_MS = 86_400_000
 FACTS_KEPT_MS = 8 * REFRESHED_MS
 """How long a fact is kept after it was shown: a day longer than any entity (`kinds`)."""
 
+FACTS_MAX = 500_000
+"""Maximum number of facts of `EXPIRING` of a cluster. Beyond it, those shown first are forgotten:
+then topics are named by their ids, and producers have no transactional id."""
+
 EXPIRING = frozenset({"topic", "producer", "place", "presence", "fetch"})
 
 
@@ -134,10 +138,10 @@ class ClusterFacts(msgspec.Struct):
         if self.judges_replicas:
             known.whole_since = self.partial_until
 
-    def is_behind(self, now: int) -> bool:
+    def is_behind(self, now: int, event_time: int) -> bool:
         """Return whether the query is reading lines of long ago, such as those of a week."""
-        is_alive = any(_alive(sources.values(), now) for sources in self.spans.values())
-        return is_alive and self.event_time(now) < now - BEHIND_MS
+        is_old = event_time < now - BEHIND_MS
+        return is_old and any(_alive(sources.values(), now) for sources in self.spans.values())
 
     def forget(self, what: str, key: str) -> None:
         """Remove a fact of `EXPIRING`."""
@@ -160,7 +164,7 @@ class ClusterFacts(msgspec.Struct):
             _without(known.fetched, f"{name} {follower}", connection)
 
     def expired(self) -> list[tuple[str, str]]:
-        """Return the kinds and keys of facts that no exchange has shown for long enough.
+        """Return the kinds and keys of facts that no exchange has shown for long, or of too many.
 
         The time is that of the last micro-batch with lines. After one that took longer than
         `ALIVE_MS`, the log that is behind would not be waited for.
@@ -174,6 +178,8 @@ class ClusterFacts(msgspec.Struct):
             ("presence", f"{broker} {presence.spans[-1].begin}")
             for broker, presence in self.known.presences.items()
         }
+        if len(self.shown) > FACTS_MAX:
+            since = max(since, sorted(self.shown.values())[-FACTS_MAX])
         return [e for e, shown in self.shown.items() if shown < since and e not in newest]
 
     def _span(self, broker: int, source: str, new: LogSpan) -> None:

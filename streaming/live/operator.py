@@ -163,7 +163,8 @@ class LiveFunctions:
 def _uncollected() -> Iterator[None]:
     """Pause garbage collection, which visits all bodies again and again: a third of the time.
 
-    The stages make no cycles of references.
+    The stages make no cycles of references. Their bodies are freed inside, as the first collection
+    after it visits all objects that are new.
     """
     gc.disable()
     try:
@@ -185,27 +186,33 @@ def read(
         count: called with numbers of lines, exchanges, damaged lines, and `without_entity`.
     """
     with _uncollected():
-        facts = store.read()
-        found = read_rows(lines, facts, zone)
-        count(found.counts)
-        parts: list[Iterable[tuple[PackedKey, EntityArrival | ReadExchange]]] = []
-        for cluster, exchanges in found.exchanges.items():
-            known = facts.get(cluster, ClusterFacts())
-            for_replicas = parts_for_replicas(known, {e.exchange.line.broker for e in exchanges})
-            is_partial = for_replicas is not REPLICATION.parts_of
-            of_cluster = (each.exchange for each in exchanges)
-            rows = list(learned(cluster, lines[0].source, of_cluster, known, now, is_partial))
-            rows += [
-                FactRow(cluster, "address", address, broker)
-                for address, broker in found.addresses[cluster].items()
-                if known.addresses.get(address) != broker
-            ]
-            new = found.listeners[cluster] - known.listeners.keys()
-            rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
-            store.write(rows)
-            parts.append(_parts_of(cluster, exchanges, known, count, for_replicas))
-        halves = (((cluster, CONNECTION, half.session), half) for cluster, half in found.halves)
-        yield from _packed(chain(*parts, halves), count)
+        yield from _packed(_read(lines, now, store, zone, count), count)
+
+
+def _read(
+    lines: Sequence[TopicLine], now: int, store: FactStore, zone: tzinfo, count: Count
+) -> Iterator[tuple[PackedKey, EntityArrival | ReadExchange | HalfExchange]]:
+    facts = store.read()
+    found = read_rows(lines, facts, zone)
+    count(found.counts)
+    parts: list[Iterable[tuple[PackedKey, EntityArrival | ReadExchange]]] = []
+    for cluster, exchanges in found.exchanges.items():
+        known = facts.get(cluster, ClusterFacts())
+        for_replicas = parts_for_replicas(known, {e.exchange.line.broker for e in exchanges})
+        is_partial = for_replicas is not REPLICATION.parts_of
+        of_cluster = (each.exchange for each in exchanges)
+        rows = list(learned(cluster, lines[0].source, of_cluster, known, now, is_partial))
+        rows += [
+            FactRow(cluster, "address", address, broker)
+            for address, broker in found.addresses[cluster].items()
+            if known.addresses.get(address) != broker
+        ]
+        new = found.listeners[cluster] - known.listeners.keys()
+        rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
+        store.write(rows)
+        parts.append(_parts_of(cluster, exchanges, known, count, for_replicas))
+    halves = (((cluster, CONNECTION, half.session), half) for cluster, half in found.halves)
+    yield from chain(*parts, halves)
 
 
 def route(
@@ -344,19 +351,19 @@ def handle(
     entity = LiveEntity(key, stored)
     before = tables.row_of(key, entity.machine) if stored is not None else None
     arrivals = [each for value in values for each in _arrivals_decoder.decode(value)]
-    handled = entity.handle(arrivals, known, now)
+    handled = entity.handle(arrivals, known, now, event_time)
     outputs = [
         OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
         for each in findings.rows_of(cluster, entity.together(handled))
     ]
     # Each exchange has one client, but several other entities.
-    counts = Counter(findings=len(outputs))
+    counts = {"findings": len(outputs)} if outputs else {}
     if key.kind == CLIENTS.name:
-        counts += entity.counts
+        counts |= entity.counts
     is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
-    alarm_ms = entity.alarm_ms(known.is_behind(now))
+    alarm_ms = entity.alarm_ms(known.is_behind(now, event_time))
     return Handled(outputs, None if is_over else entity.stored(), after, alarm_ms, counts)
 
 
@@ -411,7 +418,8 @@ class Bucket:
                 stored, _ = self.entities.get(key, (None, 0))
                 handled = handle(cluster, key, stored, own, facts, now)
                 outputs += handled.outputs
-                self.counts.update(handled.counts)
+                if handled.counts:
+                    self.counts.update(handled.counts)
                 if handled.stored is None:
                     del self.entities[key]
                 else:

@@ -56,6 +56,14 @@ ELECTED_MS = 330_000.0
 """How long after that the preferred leader may be elected
 (`leader.imbalance.check.interval.seconds`, 300 s)."""
 
+SIGNS_MAX = 1_000_000
+"""Maximum number of signs of a broker of each sort. Beyond it, those of the older half are left out
+that are less than `THINNED_MS` from others, and then the oldest: earlier absences are unknown."""
+
+THINNED_MS = 1_000.0
+"""Less than `SILENT_MS`: no silence appears or disappears. Without heartbeats, the usual silence in
+the older half is longer than it was."""
+
 RESTART = frozenset(
     {
         *(Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH),
@@ -120,7 +128,29 @@ class Signs:
         signs = self._found.get(broker)
         if signs is None:
             signs = self._found[broker] = BrokerSigns(*(array("d") for _ in BrokerSigns._fields))
+        if len(signs.all) >= SIGNS_MAX or len(signs.heartbeats) >= SIGNS_MAX:
+            _bound(signs)
         return signs
+
+
+def _bound(signs: BrokerSigns) -> None:
+    bounded = [_thinned(sorted(times)) for times in signs]
+    since = max((kept[0] for kept, is_cut in bounded if is_cut), default=0.0)
+    for times, (kept, _) in zip(signs, bounded, strict=True):
+        times[:] = array("d", (time for time in kept if time >= since))
+
+
+def _thinned(times: Sequence[float]) -> tuple[Sequence[float], bool]:
+    """Thin out the older half of too many times; return whether the oldest are left out, too."""
+    if len(times) < SIGNS_MAX:
+        return times, False
+    middle = len(times) // 2
+    old = [times[0]]
+    for time, following in pairwise(times[: middle + 1]):
+        if following - old[-1] >= THINNED_MS and time > old[-1]:
+            old.append(time)
+    kept = old[-(SIGNS_MAX // 4) :]
+    return [*kept, *times[middle:]], len(kept) < len(old)
 
 
 class _Absence(NamedTuple):

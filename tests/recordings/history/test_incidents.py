@@ -3,10 +3,14 @@
 `tests/requestlogs/README.md` says what was done to them.
 """
 
+import random
+from itertools import accumulate, pairwise
+
 import msgspec
 import pytest
 
 from brokertwin.protocol.errors import Error, error_name
+from brokertwin.recordings.history import incidents as incidents_module
 from brokertwin.recordings.history.findings import (
     BrokerGone,
     Certainty,
@@ -16,7 +20,7 @@ from brokertwin.recordings.history.findings import (
     Refused,
     UnderMinIsr,
 )
-from brokertwin.recordings.history.incidents import BrokerSigns, incidents
+from brokertwin.recordings.history.incidents import SILENT_MS, BrokerSigns, Signs, incidents
 from tests.support.audits import whole
 
 GONE = {
@@ -127,6 +131,32 @@ def test_refusals_that_follow_are_of_errors_that_a_restart_gives() -> None:
 
 def test_without_signs_nothing_is_known_of_a_broker() -> None:
     assert incidents([*whole("leader_kill").history.unfolded_changes()], {}, 0.0) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_older_signs_are_thinned_out_and_no_silence_is_lost(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, most = random.Random(seed), 100
+    shown = msgspec.structs.replace(whole("steady").history.replication.exchanges[0], request={})
+    gaps = [chance.choice((0.5, 20.0, 300.0, 1_500.0, 9_000.0)) for _ in range(1_000)]
+    times = [1e12 + each for each in accumulate(gaps)]
+    whole_signs, signs = Signs(), Signs()
+    for number, time in enumerate(times):
+        exchange = msgspec.structs.replace(shown, made=time, is_internal=False)
+        whole_signs.take(exchange)
+        monkeypatch.setattr(incidents_module, "SIGNS_MAX", most)
+        signs.take(exchange)
+        monkeypatch.undo()
+        (kept,), (every,) = (e.by_broker.values() for e in (signs, whole_signs))
+        if number < most:
+            assert kept == every
+        assert len(kept.all) <= most
+        assert kept.all[-most // 2 :] == every.all[-most // 2 :]
+    assert times[0] < kept.all[0], "the oldest are left out"
+    silences = {e for e in pairwise(times) if e[1] - e[0] >= SILENT_MS and e[0] >= kept.all[0]}
+    found = {e for e in pairwise(kept.all) if e[1] - e[0] >= SILENT_MS}
+    assert found == silences and silences
 
 
 def test_signs_of_a_broker_are_its_heartbeats_fetches_and_responses() -> None:

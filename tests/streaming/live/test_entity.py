@@ -51,10 +51,12 @@ REACHED = {
 def test_findings_about_planted_lag_and_replicas_are_those_of_audit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    names = ("follower_stop", "leader_kill", "group_kp", "txn_loop_ck")
+    recorded = {name: exchanges_of(name) for name in names}  # they are kept for other tests
     monkeypatch.setattr(lag, "GROWTH", 5)
     reached = Counter[str]()
-    for seed, recording in enumerate(("follower_stop", "leader_kill", "group_kp", "txn_loop_ck")):
-        exchanges = planted(exchanges_of(recording), seed)
+    for seed, (recording, every) in enumerate(recorded.items()):
+        exchanges = planted(every, seed)
         machines = LiveMachines()
         for part in cut(exchanges, seed):
             machines.batch(part)
@@ -181,3 +183,17 @@ def test_the_same_refusals_complete_a_finding_for_a_minute_after_the_first() -> 
         client.machine.newest = found.line.end
         sizes += [len(group) for group in client.together([found])]
     assert sizes == [1, 2, 3, 1]
+
+
+def test_a_finding_with_all_its_refusals_leaves_nothing_in_the_state() -> None:
+    recording, count = SyntheticRecording(), 2 * entity.TOGETHER_MAX + 1
+    failed = {"topics": [{"errorCode": Error.TOPIC_ALREADY_EXISTS}]}
+    for number in range(count):
+        recording.add("a", "CREATE_TOPICS", {"topics": []}, failed, at=number, end=number)
+    client, sizes = entity.LiveEntity(EntityKey("client", "a"), None), list[int]()
+    for found in History(recording.exchanges).found(CLIENTS, Refused):
+        client.machine.newest = found.line.end
+        sizes += [len(group) for group in client.together([found])]
+        kept = msgspec.msgpack.decode(client.stored(), type=entity.StoredEntity).refused
+        assert sum(map(len, kept)) < entity.TOGETHER_MAX
+    assert sizes == [*range(1, 101), *range(1, 101), 1]

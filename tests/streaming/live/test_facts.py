@@ -1,9 +1,11 @@
 """Facts of clusters: event time, the span that a log covers, transactional ids and places."""
 
 import msgspec
+import pytest
 
 from brokertwin.recordings.history.brokers import Absence
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.streaming.live import facts as facts_module
 from brokertwin.streaming.live.facts import (
     ALIVE_MS,
     DELAYS_KEPT,
@@ -204,3 +206,15 @@ def test_a_deletion_is_known_as_long_as_a_group_may_have_offsets() -> None:
         facts.forget(what, key)
     assert not facts.shown
     assert facts.known.was_deleted("old", NOW, later)
+
+
+def test_of_too_many_facts_those_shown_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_module, "FACTS_MAX", 3)
+    facts = ClusterFacts()
+    for number in range(5):
+        facts.add(FactRow("shop", "topic", f"T{number}", f"orders-{number}", NOW + number))
+        forgotten = facts.expired()
+        for what, key in forgotten:
+            facts.forget(what, key)
+        assert forgotten == ([("topic", f"T{number - 3}")] if number >= 3 else [])
+    assert [*facts.known.topics] == ["T2", "T3", "T4"]
