@@ -227,8 +227,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         inits = [each.line.end for each in self.given if each.is_init]
         since = max((end for end in inits if end <= line.end), default=0)
         fencing = [each for each in self.fencing if since <= each.end <= line.end]
-        if fencing:
-            return (BeingFenced(by=fencing[0]),)
+        if fencing:  # the first ones may have come while the transaction began, which refuses them
+            is_one = len({each.process for each in fencing}) == 1
+            return (BeingFenced(by=fencing[-1]),) if is_one else ()
         overdue = self.overdue(holder, line)
         if overdue is not None:
             return (TransactionOverdue(open_ms=overdue[0], timeout_ms=overdue[1]),)

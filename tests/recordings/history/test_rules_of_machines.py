@@ -9,6 +9,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
 from brokertwin.recordings.history.findings import (
+    BeingFenced,
     ClientThrottled,
     CommitBeyondEnd,
     EpochNeverGiven,
@@ -32,7 +33,7 @@ from brokertwin.recordings.history.shares import ARCHIVED, DELIVERY_LIMIT, SHARE
 from brokertwin.recordings.history.stable_offsets import HELD_MS
 from brokertwin.state.share.share_partition import REJECT, RELEASE
 from tests.support.share_exchanges import Shares
-from tests.support.synthetic_recording import GROUP, TOOK_MS, TOPIC, SyntheticRecording
+from tests.support.synthetic_recording import GROUP, START, TOOK_MS, TOPIC, SyntheticRecording
 
 # Clients
 
@@ -104,6 +105,21 @@ def test_a_produce_without_headers_has_no_epoch_that_its_client_asked_for_later(
     recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived, end=30)
     (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
     assert fenced.epoch == epoch
+
+
+@pytest.mark.parametrize(("client", "by"), [("b", [22_000]), ("c", [])])
+def test_of_the_inits_that_were_refused_the_last_one_surely_fenced(
+    client: str, by: list[int]
+) -> None:
+    """A coordinator refuses an INIT_PRODUCER_ID while a transaction begins, too."""
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=60_000, at=0)
+    recording.init("b", -1, Error.CONCURRENT_TRANSACTIONS, at=20_000)
+    recording.init(client, -1, Error.CONCURRENT_TRANSACTIONS, at=22_000)
+    recording.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH, at=23_000)
+    (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
+    found = [e.by.time - START for e in fenced.causes if isinstance(e, BeingFenced)]
+    assert found == by
 
 
 def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one() -> None:
