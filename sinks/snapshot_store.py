@@ -224,10 +224,11 @@ def find(directory: Path, name: str | None = None) -> Path:
     for path in paths:
         if path.name == name:
             return path
-    what = f"no snapshot {name}" if name else "no snapshot"
+    what, do = (f"no snapshot {name}", "List them") if name else ("no snapshot", "Take one")
+    command = "list" if name else "take"
     raise SnapshotError(
         f"There is {what} in {directory}.",
-        "List the snapshots with `brokertwin snapshot list`; set the directory with --snapshots.",
+        f"{do} with `brokertwin snapshot {command}`; set the directory with --snapshots.",
     )
 
 
@@ -252,16 +253,16 @@ def manifest(path: Path) -> SnapshotManifest:
 
 def verify(path: Path) -> SnapshotManifest:
     """Verify a snapshot's files; return the manifest. Raises SnapshotError."""
-    found = manifest(path)
-    for name, checksum in found.files.items():
+    snapshot_manifest = manifest(path)
+    for name, checksum in snapshot_manifest.files.items():
         file = path / name
         if not file.is_file():
             raise _broken(path, f"{name} is missing")
         actual = files.checksum(file)
         if actual != checksum:
             raise _broken(path, f"the SHA-256 of {name} is {actual}, not {checksum}")
-    offsets_snapshot.verify(offsets_snapshot.manifest_path(path, found.batch))
-    return found
+    offsets_snapshot.verify(offsets_snapshot.manifest_path(path, snapshot_manifest.batch))
+    return snapshot_manifest
 
 
 def read_cells(path: Path) -> dict[str, dict[str, bytes]]:

@@ -24,7 +24,14 @@ F = TypeVar("F", bound=f.Finding)
 PART = 2_000
 """Number of exchanges that the machines of a kind take at a time."""
 
-WEIGHTS = {"lag": 18, "producer": 26, "session-cache": 6, "replication": 3, "group": 3}
+WEIGHTS = {
+    "lag": 25,
+    "producer": 18,
+    "session-cache": 6,
+    "replication": 4,
+    "client": 3,
+    "group": 3,
+}
 """Processor time of the machines of a kind beside each other; 1 for those of other kinds."""
 
 SHARES_MAX = 3

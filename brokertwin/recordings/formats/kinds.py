@@ -37,7 +37,7 @@ _CLIENT = (
     f" For the rest, {_RECORD}"
 )
 _JAVA = (
-    "`brokertwin explain client` reads the refusals in it, and all requests if"
+    "If it reports refusals, `brokertwin explain client` shows them. It shows all requests if"
     " org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
 )
@@ -112,7 +112,7 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         "log of a Go client",
         (
-            "It shows one client: `brokertwin explain client` reads the refusals in it."
+            "It is of one client. If it reports refusals, `brokertwin explain client` shows them."
             f" For the rest, {_RECORD}"
         ),
         (rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",),
