@@ -253,16 +253,16 @@ def manifest(path: Path) -> SnapshotManifest:
 
 def verify(path: Path) -> SnapshotManifest:
     """Verify a snapshot's files; return the manifest. Raises SnapshotError."""
-    found = manifest(path)
-    for name, checksum in found.files.items():
+    snapshot_manifest = manifest(path)
+    for name, checksum in snapshot_manifest.files.items():
         file = path / name
         if not file.is_file():
             raise _broken(path, f"{name} is missing")
         actual = files.checksum(file)
         if actual != checksum:
             raise _broken(path, f"the SHA-256 of {name} is {actual}, not {checksum}")
-    offsets_snapshot.verify(offsets_snapshot.manifest_path(path, found.batch))
-    return found
+    offsets_snapshot.verify(offsets_snapshot.manifest_path(path, snapshot_manifest.batch))
+    return snapshot_manifest
 
 
 def read_cells(path: Path) -> dict[str, dict[str, bytes]]:

@@ -90,8 +90,8 @@ class FetchingClient(ClientLoop):
     def truncations(self) -> list[Truncated]:
         """Return the log truncations found since the last call."""
         validator = self._fetcher.validator
-        found, validator.truncations = validator.truncations, []
-        return found
+        truncations, validator.truncations = validator.truncations, []
+        return truncations
 
     def _read(self, now: int) -> None:
         self._validate(now)

@@ -50,20 +50,20 @@ class MetadataSnapshot:
     @cached_property
     def by_topic(self) -> dict[str, list[PartitionInfo]]:
         """The partitions of each topic, by number."""
-        found: dict[str, list[PartitionInfo]] = {}
+        result: dict[str, list[PartitionInfo]] = {}
         for partition in sorted(self.partitions):
-            found.setdefault(partition.topic, []).append(self.partitions[partition])
-        return found
+            result.setdefault(partition.topic, []).append(self.partitions[partition])
+        return result
 
     @cached_property
     def by_node(self) -> dict[int, list[PartitionInfo]]:
         """The partitions that each node leads, by topic and number."""
-        found: dict[int, list[PartitionInfo]] = {node: [] for node in self.nodes}
+        result: dict[int, list[PartitionInfo]] = {node: [] for node in self.nodes}
         for partition in sorted(self.partitions):
             info = self.partitions[partition]
-            if info.leader_id in found:
-                found[info.leader_id].append(info)
-        return found
+            if info.leader_id in result:
+                result[info.leader_id].append(info)
+        return result
 
     def available_partitions(self, topic: str) -> list[PartitionInfo]:
         return [info for info in self.by_topic.get(topic, []) if info.leader_id in self.nodes]

@@ -64,8 +64,8 @@ def to_struct(api_key: int, body: Body) -> AnyBody:
         kind = response_type(api_key)
     except KeyError:
         return body
-    found: AnyBody = msgspec.convert(body, kind)
-    return found
+    result: AnyBody = msgspec.convert(body, kind)
+    return result
 
 
 def has_own_code(request: RequestFrame) -> bool:

@@ -172,7 +172,7 @@ def share_progress(
     names = topic_names(client)
     places = {key: (names.get(key.topic_id, key.topic_id), key.partition) for key in chosen}
     log_ends = ends(client, [place for key, place in places.items() if key.topic_id in names])
-    found = [
+    share_rows = [
         ShareRow(
             key.group,
             *place,
@@ -182,7 +182,7 @@ def share_progress(
         )
         for key, place in places.items()
     ]
-    return sorted(found, key=lambda row: row[:3]), seen.unread
+    return sorted(share_rows, key=lambda row: row[:3]), seen.unread
 
 
 def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets:

@@ -98,8 +98,8 @@ class OffsetSource(NamedTuple):
             raise self._without_history()
         if self.is_cluster:
             with self.progress("reading __consumer_offsets") as observe:
-                found = group_offsets.rows(self.connect(self.text), {}, observe)
-                yield from (row for row in found if is_of(row.key, groups))
+                rows = group_offsets.rows(self.connect(self.text), {}, observe)
+                yield from (row for row in rows if is_of(row.key, groups))
             return
         if not Path(self.text).exists():
             raise UserError(

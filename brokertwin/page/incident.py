@@ -160,10 +160,10 @@ class _Walk:
         self.columns: dict[str, list[int]] = {name: [] for name in names}
 
     def lane(self, kind: str, name: str) -> _Lane:
-        found = self._lanes.get((kind, name))
-        if found is None:
-            found = self._lanes[kind, name] = _Lane(kind, name)
-        return found
+        lane = self._lanes.get((kind, name))
+        if lane is None:
+            lane = self._lanes[kind, name] = _Lane(kind, name)
+        return lane
 
     def take(self, index: int, exchange: RecordedExchange) -> None:
         """Note an exchange: its columns, its lanes, and the states that it changed."""

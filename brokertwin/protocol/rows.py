@@ -41,8 +41,8 @@ def append(out: bytearray, row: RowPart, version: int) -> None:
 
 def read(kind: type[T], data: bytes, at: int, version: int) -> tuple[T, int]:
     """Read the fields of a version; return where they end, too. Raises MalformedError."""
-    found: tuple[Any, int] = message_reader(kind.__name__, version, kind)(data, at)
-    return found
+    result: tuple[Any, int] = message_reader(kind.__name__, version, kind)(data, at)
+    return result
 
 
 def _read_all(kind: type[T], data: bytes, version: int) -> T:

@@ -164,7 +164,7 @@ class Shares:
         Each fetch without a response may have delivered each of them once more.
         """
         left = self._deliveries_max - self._pending_fetches[group]
-        found = set()
+        result = set()
         for name, sent in records.sent.items():
             is_written = sent.outcome is SendOutcome.ACKED and sent.offset >= 0
             transaction = records.transactions.get(sent.transaction, SendOutcome.ACKED)
@@ -178,8 +178,8 @@ class Shares:
                 continue
             key = (group, self.ids.get(topic, ""), partition, sent.offset)
             if not self._ends[key] and self._counts[key] < left:
-                found.add(name)
-        return found
+                result.add(name)
+        return result
 
 
 OVER = (Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH)

@@ -324,12 +324,12 @@ class Simulation:
     def _unread(self) -> dict[str, set[str]]:
         """Return by group the acknowledged records that no member has read."""
         seen = self._auditor.records
-        found = {}
+        result = {}
         for client in self._plan.clients:
             if client.role is Role.SHARER:
-                found[client.group] = self._auditor.shares.unsettled(client.group, seen)
+                result[client.group] = self._auditor.shares.unsettled(client.group, seen)
             elif client.group:
-                found[client.group] = {
+                result[client.group] = {
                     name
                     for name, sent in seen.sent.items()
                     if sent.outcome is SendOutcome.ACKED
@@ -338,7 +338,7 @@ class Simulation:
                     and seen.transactions.get(sent.transaction, SendOutcome.ACKED)
                     is SendOutcome.ACKED
                 } - seen.read_by[client.group]
-        return found
+        return result
 
     def _copies(self, logs: FinalLogs) -> list[str]:
         """Return descriptions of committed records of `orders` without exactly one copy."""

@@ -35,8 +35,8 @@ def begin_share_groups(reader: LogReader, plan: RunPlan) -> None:
     }
     for group, is_committed in levels.items():
         level = "read_committed" if is_committed else "read_uncommitted"
-        given = {"share.auto.offset.reset": "earliest", "share.isolation.level": level}
-        configs = [{"name": k, "value": v, "configOperation": 0} for k, v in given.items()]
+        settings = {"share.auto.offset.reset": "earliest", "share.isolation.level": level}
+        configs = [{"name": k, "value": v, "configOperation": 0} for k, v in settings.items()]
         resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": configs}
         response = reader.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
         assert response["responses"][0]["errorCode"] == Error.NONE, response

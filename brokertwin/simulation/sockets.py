@@ -166,12 +166,12 @@ class Sockets:
         self._emit(ResponseReceived(pending.send.node, pending.send.request_id, body, records))
 
     def _records(self, body: dict[str, Any]) -> dict[tuple[str, int], Records]:
-        found = records_of(body, is_committed=self._is_read_committed)
+        records = records_of(body, is_committed=self._is_read_committed)
         if self.read is None:
-            return found
+            return records
         return {
             at: each._replace(items=[(offset, self.read(name)) for offset, name in each.items])
-            for at, each in found.items()
+            for at, each in records.items()
         }
 
     def _closed(self, connection: SimulatedConnection) -> None:

@@ -513,11 +513,11 @@ def _names_of(keys: Iterable[str]) -> Iterator[str]:
 
 
 def _groups_in(cell: Cell, brokers: Sequence[int]) -> set[str]:
-    found: set[str] = set()
+    result: set[str] = set()
     for broker in brokers:
-        found.update(groups.stored_ids(cell.tables.of(broker)))
-        found.update(groups.live_ids(cell.tables.of(broker)))
-    return found
+        result.update(groups.stored_ids(cell.tables.of(broker)))
+        result.update(groups.live_ids(cell.tables.of(broker)))
+    return result
 
 
 def _coordinator(cell: Cell, topic: str, name: str) -> int:

@@ -85,16 +85,16 @@ def rows(
     whose log ends are not known.
     """
     order = IDENTITY[kind]
-    found = [
+    result = [
         {"cell": cell, **row}
         for cell in sorted(cells, key=_natural)
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
     if kind is ItemKind.OFFSETS:
-        replica_rows.add_lags(found, cells, without_ends)
+        replica_rows.add_lags(result, cells, without_ends)
     elif kind is ItemKind.GROUPS:
-        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells, without_ends))
-    return found
+        replica_rows.add_group_lags(result, rows(ItemKind.OFFSETS, cells, without_ends))
+    return result
 
 
 def _natural(name: str) -> list[str | int]:

@@ -50,11 +50,11 @@ def in_this_version(where: str, stored: Stored) -> Cells:
 def _in_one_map_each(which: str, version: int, columns: dict[str, bytes]) -> dict[str, bytes] | str:
     """Upgrade one row's columns, or return why not. Raises UserError if it is damaged."""
     try:
-        found = upgraded(version, columns)
-        if isinstance(found, str):
-            return found
-        tables = {name: layers.flat(each) for name, each in columns_of_tables(found).items()}
-        msgspec.msgpack.decode(found["meta"], type=Meta)
-        return {**row_columns(tables), "meta": found["meta"]}
+        result = upgraded(version, columns)
+        if isinstance(result, str):
+            return result
+        tables = {name: layers.flat(each) for name, each in columns_of_tables(result).items()}
+        msgspec.msgpack.decode(result["meta"], type=Meta)
+        return {**row_columns(tables), "meta": result["meta"]}
     except (layers.DamagedError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UserError(f"The state of the cell {which} is damaged: {error}.", DAMAGED) from None

@@ -47,7 +47,7 @@ async def records(engine: FaultyEngine, name: str, partition: int | None) -> lis
     """Return the records of a topic, by partition and offset. Raises UserError."""
     topic = topic_of(engine, name)
     indexes = range(len(topic.partitions)) if partition is None else [partition]
-    found: list[StoredRecord] = []
+    result: list[StoredRecord] = []
     for index in indexes:
         broker = leader(engine, name, index)
         log = engine.tables.logs.get(logs.log_key(broker, topic.topic_id, index), logs.Log)
@@ -56,30 +56,30 @@ async def records(engine: FaultyEngine, name: str, partition: int | None) -> lis
             data = await engine.get(batch.locator) if batch.locator else None
             if data is not None:
                 stored = bytes(as_stored(data, batch))
-                found += records_in(name, index, stored, log.log_start_offset)
-    return found
+                result += records_in(name, index, stored, log.log_start_offset)
+    return result
 
 
 async def _batches(engine: FaultyEngine, broker: int, log: logs.Log) -> list[Batch]:
     """Return the batch headers of a log, including sealed segments."""
-    found: list[Batch] = []
+    batches: list[Batch] = []
     for segment in logs.sealed_segments(engine.tables.of(broker), log):
         sealed = await engine.segment(log.topic_id, log.partition, segment.base_offset)
-        found += msgspec.convert(sealed or [], list[Batch])
+        batches += msgspec.convert(sealed or [], list[Batch])
     indexed = logs.batches_from(engine.tables.of(broker), log, log.log_start_offset)
-    return found + [stored.header() for stored in indexed]
+    return batches + [stored.header() for stored in indexed]
 
 
 def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int], int]:
     """Return a group's committed offsets from any coordinator, or from ZooKeeper."""
-    found = {}
+    result = {}
     for broker in (*engine.brokers, CONTROLLER):
         for topic, partitions in offsets.partitions_of(engine.tables.of(broker), group):
             for partition in partitions:
                 offset = offsets.offset(engine.tables.of(broker), group, topic, partition)
                 assert offset is not None, (group, topic, partition)
-                found[topic, partition] = offset.offset
-    return found
+                result[topic, partition] = offset.offset
+    return result
 
 
 def group_state(engine: FaultyEngine, group: str) -> tuple[str, int]:

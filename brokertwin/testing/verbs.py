@@ -95,11 +95,11 @@ class FaultVerbs(ABC):
         key = None if api is None else api_key_of(api)
         deadline = time.monotonic() + timeout_s
         while True:
-            found = [each for each in self._documents() if _is_wanted(each, key, client)]
-            if len(found) >= at_least:
-                return found
+            documents = [each for each in self._documents() if _is_wanted(each, key, client)]
+            if len(documents) >= at_least:
+                return documents
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{len(found)} of {at_least} requests within {timeout_s} s")
+                raise TimeoutError(f"{len(documents)} of {at_least} requests within {timeout_s} s")
             time.sleep(POLL_S)
 
     @property

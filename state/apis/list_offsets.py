@@ -130,10 +130,10 @@ def _list(
         assert topic is not None
         return _place(broker, topic, log, partition, _last_fetchable(log, request.body))
     assert topic is not None
-    found = _look_up(broker, topic, log, partition.timestamp)
-    if found is None or found.offset >= _last_fetchable(log, request.body):
+    timestamp_match = _look_up(broker, topic, log, partition.timestamp)
+    if timestamp_match is None or timestamp_match.offset >= _last_fetchable(log, request.body):
         return ListOffsetsPartitionResponse(partition_index=partition.partition_index)
-    return _found(log, partition.partition_index, found)
+    return _found(log, partition.partition_index, timestamp_match)
 
 
 def _readable_log(

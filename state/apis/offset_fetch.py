@@ -153,19 +153,19 @@ def _kept_elsewhere(
     broker: Broker, request: Request, requested: list[OffsetFetchRequestGroup]
 ) -> dict[int, list[int]]:
     """Return positions of the groups kept elsewhere, by machine."""
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     may_forward = broker.settings.brokertwin_forward_offset_fetch or zookeeper_offsets.is_enabled(
         broker
     )
     if not may_forward or request.is_from_machine:
-        return found
+        return result
     for place, group in enumerate(requested):
         keeper = zookeeper_offsets.offset_store(broker, group.group_id)
         if keeper is None or keeper == broker.id:
             continue
         if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
-            found.setdefault(keeper, []).append(place)
-    return found
+            result.setdefault(keeper, []).append(place)
+    return result
 
 
 def _forward(

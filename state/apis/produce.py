@@ -295,11 +295,11 @@ def resume(
 ) -> Decision:
     """Append verified batches; retry while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
-    found = verifications.partition_errors(response)
+    partition_errors = verifications.partition_errors(response)
     unknown = Error(response.error_code)
     if unknown is Error.CLUSTER_AUTHORIZATION_FAILED:
         unknown = Error.INVALID_TXN_STATE
-    errors = {place: found.get(place, unknown) for place in state.requested}
+    errors = {place: partition_errors.get(place, unknown) for place in state.requested}
     settings = broker.settings
     patience_ms = min(
         settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms
@@ -520,8 +520,8 @@ def _append(
     came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the gateway may recompress
     if came > rules.max_message_bytes or kept > rules.max_message_bytes:
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
-    found, producer_id = produced.records_error, batch.producer_id
-    if found and found == Error.CORRUPT_MESSAGE:
+    records_error, producer_id = produced.records_error, batch.producer_id
+    if records_error and records_error == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
     is_valid = 0 < batch.record_count == batch.last_offset_delta + 1 and not (
         batch.is_control or batch.end_marker is not None or batch.written is not None
@@ -529,8 +529,8 @@ def _append(
     is_valid &= batch.packed is None or request.is_from_machine
     if not is_valid or (batch.base_sequence < 0 and producer_id != producers.NO_PRODUCER_ID):
         return _failed(produced, log, Error.INVALID_RECORD)  # `LogValidator.validateBatch`
-    if found:
-        return _failed(produced, log, Error(found))
+    if records_error:
+        return _failed(produced, log, Error(records_error))
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
     if error is not NONE:
         return _refused_records(broker, topic, log, produced, error, rules.records)

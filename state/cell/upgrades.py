@@ -48,12 +48,12 @@ def upgraded(version: int, columns: Columns) -> dict[str, bytes] | str:
     Returns:
         The columns, or the end of a sentence that begins with the cell and says why not.
     """
-    found: dict[str, bytes] | str = dict(columns)
+    result: dict[str, bytes] | str = dict(columns)
     for each in range(version, STATE_VERSION):
-        if isinstance(found, str):
-            return found
-        found = STEPS[each](found)
-    return found
+        if isinstance(result, str):
+            return result
+        result = STEPS[each](result)
+    return result
 
 
 def _from_3(columns: Columns) -> dict[str, bytes] | str:
@@ -122,7 +122,7 @@ def _from_5(columns: Columns) -> dict[str, bytes]:
 
 
 def _from_6(columns: Columns) -> dict[str, bytes]:
-    found = dict(columns)
+    result = dict(columns)
     for table in ("groups", "logs", "pending"):
         column = COLUMN_OF[table]
         items = layers.read_items(layers.flat(columns[column]))
@@ -132,8 +132,8 @@ def _from_6(columns: Columns) -> dict[str, bytes]:
             if (encoded := group_upgrades.upgraded(table, key, bytes(item))) is not None
         }
         if changed:
-            found[column] = msgspec.msgpack.encode({**items, **changed})
-    return found
+            result[column] = msgspec.msgpack.encode({**items, **changed})
+    return result
 
 
 STEPS: dict[int, Step] = {3: _from_3, 4: dict, 5: _from_5, 6: _from_6}

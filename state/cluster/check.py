@@ -84,9 +84,9 @@ def _images_agree(
         known = features.changed(tables.of(broker))
         if known != levels:
             yield f"broker {broker} has the features {known}, not {levels}"
-        found = _settings(tables.of(broker))
-        if found != settings:
-            yield f"broker {broker} has the settings {found}, not {settings}"
+        options = _settings(tables.of(broker))
+        if options != settings:
+            yield f"broker {broker} has the settings {options}, not {settings}"
 
 
 def _settings(at: MachineTables) -> list[dict[str, dict[str, str]]]:

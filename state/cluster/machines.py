@@ -381,9 +381,11 @@ class Broker(Machine):
 
     def tail(self, topic_id: Uuid, partition: int) -> PartitionTail | None:
         """The end of a log, as `log` finds it."""
-        found = tail_of(self, topic_id, partition)
-        is_lost = self.failed_dirs and found is not None and self._is_failed(found.log)
-        return None if is_lost else found
+        partition_tail = tail_of(self, topic_id, partition)
+        is_lost = (
+            self.failed_dirs and partition_tail is not None and self._is_failed(partition_tail.log)
+        )
+        return None if is_lost else partition_tail
 
     def held_log(self, topic_id: Uuid, partition: int) -> Log | None:
         """The log of a partition, even if its directory has failed."""

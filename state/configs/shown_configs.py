@@ -88,8 +88,8 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Describe
 def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a group with these own settings, in Kafka's order."""
     shown = []
-    known = known_group_configs(settings)
-    for name in hash_order(known, len(known)):
+    group_configs = known_group_configs(settings)
+    for name in hash_order(group_configs, len(group_configs)):
         key, behind = GROUP_CONFIGS[name], synonym(name)
         synonyms = []
         if name in configs:

@@ -41,10 +41,10 @@ class Touched:
         touched = self._keys.get(name)
         if not touched or not kinds:
             return bool(touched)
-        found = self._kinds.get(name)
-        if found is None:
-            found = self._kinds[name] = frozenset(map(kind_of, touched))
-        return not found.isdisjoint(kinds)
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = frozenset(map(kind_of, touched))
+        return not kind.isdisjoint(kinds)
 
     def has_timer(self, kind: str) -> bool:
         if self._keys is None:

@@ -120,9 +120,9 @@ class OpenedSession:
         return place
 
     def place(self, identity: str) -> FetchPlace:
-        found = self.places.get(identity) or self.find(identity)
-        assert found is not None, identity
-        return found
+        place = self.places.get(identity) or self.find(identity)
+        assert place is not None, identity
+        return place
 
     def drop(self, identity: str) -> None:
         self.places.pop(identity, None)
@@ -175,10 +175,10 @@ def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
     kept: dict[str, OpenedSession] | None = table.derived.get(_DERIVED)
     if kept is None or len(kept) > OPENED_MAX:
         kept = table.derived[_DERIVED] = {}
-    found = kept.get(key)
-    if found is None or found.session is not session:
-        found = kept[key] = OpenedSession(table, broker, session)
-    return found
+    result = kept.get(key)
+    if result is None or result.session is not session:
+        result = kept[key] = OpenedSession(table, broker, session)
+    return result
 
 
 def close(table: Table, broker: int, session_id: int) -> None:

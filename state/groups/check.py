@@ -34,13 +34,13 @@ GroupsOfBroker = list[tuple[str, groups.Group, bool]]
 
 
 def _groups_of(at: MachineTables) -> GroupsOfBroker:
-    found: GroupsOfBroker = []
+    result: GroupsOfBroker = []
     ids = {*groups.stored_ids(at), *groups.live_ids(at)}
     for group_id in sorted(ids):
         group = groups.find(at, group_id)
         assert group is not None, group_id
-        found.append((group_id, group, _is_loaded(at, group_id, group)))
-    return found
+        result.append((group_id, group, _is_loaded(at, group_id, group)))
+    return result
 
 
 def _is_loaded(at: MachineTables, group_id: str, group: groups.Group) -> bool:

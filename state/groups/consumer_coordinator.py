@@ -461,13 +461,13 @@ def _updated(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMe
         heartbeat.rebalance_timeout_ms,
         heartbeat.topic_regex,
     )
-    known = member.subscribed_topic_names
+    topic_names = member.subscribed_topic_names
     return msgspec.structs.replace(
         member,
         instance_id=member.instance_id if heartbeat.instance_id is None else heartbeat.instance_id,
         rack_id=member.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
-        subscribed_topic_names=known if names is None else sorted(set(names)),
+        subscribed_topic_names=topic_names if names is None else sorted(set(names)),
         subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
         server_assignor=heartbeat.server_assignor or member.server_assignor,
         client_id=heartbeat.client_id,

@@ -274,7 +274,7 @@ def _tasks(tasks: Tasks) -> list[StreamsTaskId]:
 
 
 def _by_subtopology(tasks: Iterable[StreamsTaskId]) -> Tasks:
-    found: Tasks = {}
+    result: Tasks = {}
     for task in sorted(tasks):
-        found.setdefault(task.subtopology_id, []).append(task.partition)
-    return found
+        result.setdefault(task.subtopology_id, []).append(task.partition)
+    return result

@@ -421,20 +421,20 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         live, group = self._live, self.group
         if sends_tasks:
             live.published_members = live.published_members - {after.member_id}
-        found = None
+        endpoint_partitions = None
         if live.endpoint_epoch != heartbeat.endpoint_epoch:
             others = [each for each in group.in_order() if each.member_id != after.member_id]
             own = before if after.member_id in live.published_members else after
             assert live.configured is not None, group.group_id
-            found = endpoints([*others, own], live.configured, self._partition_count)
-        if found is not None:
+            endpoint_partitions = endpoints([*others, own], live.configured, self._partition_count)
+        if endpoint_partitions is not None:
             published = {
                 each.member_id for each in (*others, own) if each.user_endpoint is not None
             }
             live.published_members = live.published_members | published
         if after != before:
             live.published_members = live.published_members - {after.member_id}
-        return found
+        return endpoint_partitions
 
     def _store_live(self) -> None:
         """Store volatile state, except for a group that does not exist yet."""

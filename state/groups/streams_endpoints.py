@@ -38,7 +38,7 @@ def endpoints(
     deleted, as in Kafka.
     """
     parts = configured.subtopologies
-    found = []
+    endpoint_partitions = []
     for member in members:
         if member.user_endpoint is None:
             continue
@@ -48,8 +48,8 @@ def endpoints(
         standby = _topics(dict(member.assigned.standby), parts, partition_counts)
         if active is None or standby is None:
             raise Refused(Error.UNKNOWN_SERVER_ERROR)
-        found.append(EndpointPartitions(member.user_endpoint, active, standby))
-    return found
+        endpoint_partitions.append(EndpointPartitions(member.user_endpoint, active, standby))
+    return endpoint_partitions
 
 
 def _topics(

@@ -36,13 +36,13 @@ def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
     Kafka uses XXH3 of the same data, including racks; 0 means no topic in both.
     """
     names = frozenset(topic_names)
-    found = broker.hashes.get(names)
-    if found is None:
+    result = broker.hashes.get(names)
+    if result is None:
         count = sum(map(len, broker.hashes)) + len(names)
         if len(broker.hashes) >= HASHES_MAX or count > HASHED_NAMES_MAX:
             broker.hashes.clear()
-        found = broker.hashes[names] = _hash_of(broker, names)
-    return found
+        result = broker.hashes[names] = _hash_of(broker, names)
+    return result
 
 
 def _hash_of(broker: Broker, topic_names: frozenset[str]) -> int:

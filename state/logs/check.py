@@ -206,15 +206,15 @@ def _chunk(at: MachineTables, log: Log, bounds: ChunkBounds) -> Violations:
     if bases[1:] != ends[:-1]:
         for one, other in _parted(batches, log):
             yield f"after offset {one.last_offset} a batch starts at {other.base_offset}"
-    found = ChunkBounds(
+    chunk_bounds = ChunkBounds(
         bounds.number,
         bases[0],
         ends[-1] - 1,
         sum([batch.size_in_bytes for batch in batches]),
         max([NO_TIMESTAMP, *[batch.max_timestamp for batch in batches]]),
     )
-    if found != bounds:
-        yield f"the bounds of chunk {bounds.number} are {bounds}, its batches have {found}"
+    if chunk_bounds != bounds:
+        yield f"the bounds of chunk {bounds.number} are {bounds}, its batches have {chunk_bounds}"
 
 
 def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:

@@ -23,7 +23,7 @@ Items = Mapping[str, Mapping[str, bytes]]
 def items(at: MachineTables, topic_id: Uuid, partition: int) -> dict[str, dict[str, bytes]]:
     place = f"{topic_id}/{partition}"
     kept = {name: [f"{at.id}/{kind}/{place}/" for kind in kinds] for name, kinds in _KINDS.items()}
-    found = {
+    result = {
         name: {
             key.removeprefix(f"{at.id}/"): at.tables[name].encoded(key)
             for prefix in prefixes
@@ -31,8 +31,8 @@ def items(at: MachineTables, topic_id: Uuid, partition: int) -> dict[str, dict[s
         }
         for name, prefixes in kept.items()
     }
-    found["logs"][f"log/{place}"] = at.tables.logs.encoded(f"{at.id}/log/{place}")
-    return found
+    result["logs"][f"log/{place}"] = at.tables.logs.encoded(f"{at.id}/log/{place}")
+    return result
 
 
 def take(at: MachineTables, topic_id: Uuid, partition: int, taken: Items) -> None:

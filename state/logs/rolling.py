@@ -105,12 +105,14 @@ def merge_cleaned(at: MachineTables, log: Log, end_offset: int, rules: RollingRu
     before = list(rolled)
     cleaned = [each for each in before if each.base_offset < end_offset]
     batches = list(_parts(batches_from(at, log, 0)))
-    found = [_what_is_left(group, batches) for group in _groups(cleaned, rules.segment_bytes)]
-    found = [each for each in found if each.size_in_bytes] + before[len(cleaned) :]
+    log_segments = [
+        _what_is_left(group, batches) for group in _groups(cleaned, rules.segment_bytes)
+    ]
+    log_segments = [each for each in log_segments if each.size_in_bytes] + before[len(cleaned) :]
     rolled.drop_all()
-    for each in found:
+    for each in log_segments:
         rolled.append(each)
-    log.rolled_bytes = sum(each.size_in_bytes for each in found)
+    log.rolled_bytes = sum(each.size_in_bytes for each in log_segments)
     if end_offset > active.base_offset:
         log.active = ActiveSegment(active.base_offset)
         for part in batches:

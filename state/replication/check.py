@@ -109,7 +109,7 @@ def _agree(
     """Both replicas have the same batches below their high watermarks."""
     start = max(log.log_start_offset for _, log in (one, other))
     end = min(log.high_watermark for _, log in (one, other))
-    found = [
+    batches = [
         [
             batch
             for batch in batches_from(tables.of(broker), log, start)
@@ -117,8 +117,8 @@ def _agree(
         ]
         for broker, log in (one, other)
     ]
-    count = min(len(each) for each in found)  # one of them may have sealed older batches
-    if count and found[0][-count:] != found[1][-count:]:
+    count = min(len(each) for each in batches)  # one of them may have sealed older batches
+    if count and batches[0][-count:] != batches[1][-count:]:
         yield f"{name} is not the same on {one[0]} and {other[0]} below {end}"
 
 

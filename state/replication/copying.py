@@ -85,10 +85,10 @@ def partition_of(broker: Machine, place: Place) -> Partition | None:
 
 def has_too_few_in_sync(broker: Broker, topic: Topic, partition: int) -> bool:
     """True if an append with acks=all needs more in-sync replicas."""
-    found = topic.partitions[partition]
-    if len(found.isr) == len(found.replicas):
+    part = topic.partitions[partition]
+    if len(part.isr) == len(part.replicas):
         return False  # all replicas are always enough
-    return len(found.isr) < broker.min_in_sync(topic, partition)
+    return len(part.isr) < broker.min_in_sync(topic, partition)
 
 
 def view(broker: Broker, place: Place) -> Leadership | None:

@@ -96,7 +96,7 @@ def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) 
         if log.directory or log.topic_id != topic_id or log.partition in older
     )
     requests = _requests(broker)
-    found = []
+    result = []
     for partition in range(len(topic.partitions)):
         log = broker.held_log(topic_id, partition)
         if log is None or log.directory:
@@ -107,10 +107,10 @@ def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) 
             requested = requests.pop(f"{topic.name}-{partition}", fewest)
             directory = requested if requested in there else fewest
             counts[directory] += 1
-        found.append(LogPlaced(topic_id, partition, directory))
-    if found and requests != _requests(broker):
+        result.append(LogPlaced(topic_id, partition, directory))
+    if result and requests != _requests(broker):
         _store_requests(broker, requests)
-    return found
+    return result
 
 
 def files(broker: Broker) -> dict[str, str]:
@@ -124,14 +124,14 @@ def files(broker: Broker) -> dict[str, str]:
     by_directory: dict[str, list[Log]] = {name: [] for name in named}
     for log in _logs(broker):
         by_directory.setdefault(log.directory or first, []).append(log)
-    found = {}
+    result = {}
     for directory, logs in by_directory.items():
         if (directory or broker.log_dirs[0]) in broker.failed_dirs:
             continue
         prefix = f"{directory}/" if directory else ""
         for name, text in _files_of(broker, logs).items():
-            found[prefix + name] = text
-    return found
+            result[prefix + name] = text
+    return result
 
 
 def _files_of(broker: Broker, logs: list[Log]) -> dict[str, str]:

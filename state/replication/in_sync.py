@@ -84,9 +84,9 @@ def _handle_result(
     leadership = copying.mutable_view(broker, place)
     error = Error(result.error_code)
     epochs = (result.leader_epoch, result.partition_epoch)
-    found = leader.handle_alter_partition(leadership, error, *epochs, result.isr)
+    outcome = leader.handle_alter_partition(leadership, error, *epochs, result.isr)
     copying.watch_if_behind(broker, leadership, log)
-    if found is AlterPartitionOutcome.COMMITTED:
+    if outcome is AlterPartitionOutcome.COMMITTED:
         decision.copies += copying.expansion(broker, place, leadership)
         raised = copying.high_watermark_raise(broker, place, leadership, log)
         decision.records += [raised] if raised is not None else []

@@ -213,12 +213,12 @@ def with_rows(broker: Broker, records: list[Record]) -> list[Record]:
         place = place_of(broker, record)
         if place is not None and place not in ended and _is_alone(broker, place):
             contents.setdefault(place, []).append(record)
-    found = list(records)
+    result = list(records)
     for place, written in contents.items():
         batch = _batch(broker, place, written[0])
         _fill(batch, written)
-        found.append(BatchAppended(*place, batch))
-    return found
+        result.append(BatchAppended(*place, batch))
+    return result
 
 
 def _is_alone(broker: Broker, place: Place) -> bool:

@@ -83,14 +83,14 @@ def test_a_terminal_shows_colours_unless_disabled() -> None:
 
 def test_lines_for_programs_are_documents() -> None:
     lines = output_of_a_process(BROKERTWIN_LOG_FORMAT="json").splitlines()
-    found = [json.loads(line) for line in lines]
-    assert [(each["level"], each["event"]) for each in found] == [
+    documents = [json.loads(line) for line in lines]
+    assert [(each["level"], each["event"]) for each in documents] == [
         ("info", "a step"),
         ("warning", "a doubt"),
         ("warning", "w"),
     ]
-    assert all(each["timestamp"].endswith("Z") for each in found)
-    assert found[2]["n"] == 1
+    assert all(each["timestamp"].endswith("Z") for each in documents)
+    assert documents[2]["n"] == 1
 
 
 @pytest.mark.parametrize("form", ["console", "json"])

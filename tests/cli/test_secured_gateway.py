@@ -50,7 +50,7 @@ def broker_config(directory: Path) -> Path:
     )
     store = directory / "broker.pem"
     store.write_bytes(encrypted + identity.certificate.encode())
-    given = {
+    settings = {
         "listener.name.sasl_ssl.ssl.keystore.location": str(store),
         "ssl.keystore.type": "PEM",
         "ssl.key.password": KEY_PASSWORD,
@@ -59,7 +59,7 @@ def broker_config(directory: Path) -> Path:
         "super.users": "User:admin",
     }
     file = directory / "broker.properties"
-    file.write_text(properties.dump(given))
+    file.write_text(properties.dump(settings))
     return file
 
 

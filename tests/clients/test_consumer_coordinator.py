@@ -94,8 +94,8 @@ def test_join_and_leave_requests_have_a_reason() -> None:
     coordinator = first.coordinator
 
     def requested(api: str) -> Any:
-        (found,) = [each for each in coordinator.take() if each.api == api]
-        return found
+        (result,) = [each for each in coordinator.take() if each.api == api]
+        return result
 
     def why(error: Error) -> str:
         net.wait(HEARTBEAT_MS)

@@ -50,8 +50,8 @@ def partitioner(
 )
 def test_a_key_maps_to_javas_partition(key: bytes, murmur2: int) -> None:
     """The hashes are those of Kafka's own test; partitions without a leader count, too."""
-    found = partitioner().partition(TOPIC, key, snapshot(1, None, 1))
-    assert found == (murmur2 & 0x7FFFFFFF) % 3
+    partition = partitioner().partition(TOPIC, key, snapshot(1, None, 1))
+    assert partition == (murmur2 & 0x7FFFFFFF) % 3
 
 
 def test_records_without_a_key_stay_until_a_batch_is_full() -> None:
@@ -83,11 +83,11 @@ def test_only_partitions_with_a_leader_are_chosen() -> None:
 def test_longer_queues_are_chosen_less_often() -> None:
     """KIP-794's example: queues of 0, 3 and 1 batches; 4, 1 and 3 of 8 draws."""
     queued, cluster = {0: 0, 1: 3, 2: 1}, snapshot(1, 1, 1)
-    found = Counter(
+    actual = Counter(
         partitioner(number / 8, queued=queued).partition(TOPIC, None, cluster)
         for number in range(8)
     )
-    assert found == {0: 4, 1: 1, 2: 3}
+    assert actual == {0: 4, 1: 1, 2: 3}
     even = Counter(
         partitioner(
             number / 9, queued=queued, partitioner_adaptive_partitioning_enable=False
@@ -109,13 +109,13 @@ def test_partitions_of_slow_brokers_are_avoided(
     slow: set[int], adaptive: bool, expected: dict[int, int]
 ) -> None:
     config = ProducerConfig(partitioner_adaptive_partitioning_enable=adaptive)
-    found = Counter(
+    actual = Counter(
         Partitioner(
             config, lambda at=number: at / 12, lambda _: 0, is_slow=slow.__contains__
         ).partition(TOPIC, None, snapshot(1, 2, 1, nodes=(1, 2)))
         for number in range(12)
     )
-    assert found == expected
+    assert actual == expected
 
 
 def test_a_broker_is_slow_while_a_batch_exceeds_the_timeout() -> None:
@@ -140,9 +140,9 @@ def test_unavailable_brokers_get_no_records_after_the_timeout(
     producer.offer(made.now, TOPIC, None, 100)
     made.run(500)
     (away,) = {
-        known.partition.partition
-        for known in producer.metadata.snapshot.partitions.values()
-        if known.leader_id == 2
+        partition.partition.partition
+        for partition in producer.metadata.snapshot.partitions.values()
+        if partition.leader_id == 2
     }
     network = made.networks[producer]
     network.is_down.add(2)

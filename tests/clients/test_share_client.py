@@ -51,11 +51,11 @@ class Shared(World):
         self.got: dict[ShareClient, list[ShareRecord]] = {}
 
     def of_group(self, **configs: str) -> None:
-        given = [
+        changes = [
             {"name": name.replace("_", "."), "value": value, "configOperation": 0}
             for name, value in configs.items()
         ]
-        resource = {"resourceType": 32, "resourceName": GROUP, "configs": given}
+        resource = {"resourceType": 32, "resourceName": GROUP, "configs": changes}
         response = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
         assert response["responses"][0]["errorCode"] == 0, response
 

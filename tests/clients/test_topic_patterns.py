@@ -49,8 +49,8 @@ def test_example_43_a_member_joins_after_it_knows_matching_topics() -> None:
     made = world("orders")
     for reported in (-1, 1):  # # the first Metadata request creates the topic
         request = {"coordinatorKeys": ["g"], "keyType": 0}
-        (found,) = made.bench.request("FIND_COORDINATOR", 6, request)["coordinators"]
-        assert found["nodeId"] == reported
+        (coordinator,) = made.bench.request("FIND_COORDINATOR", 6, request)["coordinators"]
+        assert coordinator["nodeId"] == reported
     member = made.consumer("g", pattern="orders")
     network = made.networks[member]
     network.is_mute = True

@@ -76,8 +76,8 @@ def committed(made: World) -> list[int]:
     """The ids of records that read_committed shows, by partition and offset."""
     found = []
     for partition in range(PARTITIONS):
-        wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
-        topics = [{"topic": TOPIC, "partitions": [wanted]}]
+        part = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+        topics = [{"topic": TOPIC, "partitions": [part]}]
         body = {"maxBytes": 1 << 20, "isolationLevel": 1, "topics": topics}
         for broker in made.bench.settings.brokers:
             response = made.bench.request("FETCH", 11, body, broker=broker)
@@ -199,8 +199,8 @@ def test_example_7_a_non_member_can_only_abort(level: int) -> None:
     client, member = producer(made), made.consumer("billing", TOPIC)
     made.run(3_000)
     of(client).begin()
-    known = member.coordinator.generation
-    stale = Generation(known.id - 1, known.member_id)
+    generation = member.coordinator.generation
+    stale = Generation(generation.id - 1, generation.member_id)
     of(client).send_offsets("billing", {TopicPartition(TOPIC, 0): 5}, stale)
     until(made, client, State.ABORTABLE_ERROR)
     assert of(client).error is Error.ILLEGAL_GENERATION

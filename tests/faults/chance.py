@@ -32,7 +32,7 @@ DYING = Planted(
 _chance = SystemRandom()
 
 
-def environment(directory: Path, one_of: int, given: Mapping[str, str]) -> dict[str, str]:
+def environment(directory: Path, one_of: int, values: Mapping[str, str]) -> dict[str, str]:
     """Variables of a job whose workers die in one of `one_of` calls; `directory` has the files."""
     begun = directory / "chance"
     begun.mkdir()
@@ -40,7 +40,7 @@ def environment(directory: Path, one_of: int, given: Mapping[str, str]) -> dict[
     (begun / "sitecustomize.py").write_text(text, encoding="utf-8")
     for name in ("calls", "kills"):
         (directory / name).touch()
-    path = [str(begun), str(ROOT), given.get("PYTHONPATH", "")]
+    path = [str(begun), str(ROOT), values.get("PYTHONPATH", "")]
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
         ONE_OF: str(one_of),

@@ -91,11 +91,11 @@ def batches(stand: Stand, after: int) -> list[Batch]:
         checkpoint_log.end_offsets(bench.checkpoint, batch)[topic]
         for batch in range(after, newest + 1)
     ]
-    found = []
+    result = []
     for begin, end in pairwise(ends):
         part = [size for at in end for size in sizes.get(at, [])[begin.get(at, 0) : end[at]]]
-        found.append(Batch(len(part), sum(part)))
-    return found
+        result.append(Batch(len(part), sum(part)))
+    return result
 
 
 def written(stand: Stand) -> int:

@@ -124,8 +124,8 @@ def break_connections(processes: Iterable[psutil.Process], port: int) -> int:
     count = 0
     for one in processes:
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            found = one.net_connections("tcp")
-            fds = [each.fd for each in found if each.raddr and each.raddr.port == port]
+            net_connections = one.net_connections("tcp")
+            fds = [each.fd for each in net_connections if each.raddr and each.raddr.port == port]
             count += sum(_shut(one.pid, fd, port) for fd in fds)
     return count
 
@@ -156,13 +156,13 @@ def marked(mark: str) -> list[psutil.Process]:
 
     Spark's JVM and its Python workers have it from the job that started them.
     """
-    found = []
+    processes = []
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             is_marked = one.environ().get("BROKERTWIN_CHECKPOINT") == mark
             if is_marked and one.pid != os.getpid() and one.status() != psutil.STATUS_ZOMBIE:
-                found.append(one)
-    return found
+                processes.append(one)
+    return processes
 
 
 def wait_until_gone(mark: str, patience_s: float = PATIENCE_S) -> float:

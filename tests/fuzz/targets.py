@@ -72,7 +72,7 @@ class Target(NamedTuple):
 @cache
 def frames() -> list[bytes]:
     """Requests of captures, of any API that is served, as clients wrote them."""
-    found: dict[tuple[int | str, int | None], bytes] = {}
+    actual: dict[tuple[int | str, int | None], bytes] = {}
     for file in sorted(CAPTURES.glob("*.jsonl.gz")):
         for line in gzip.decompress(file.read_bytes()).splitlines():
             document = msgspec.json.decode(line)
@@ -80,10 +80,10 @@ def frames() -> list[bytes]:
                 continue  # the end of a connection
             header = document["requestHeader"]
             place = header["requestApiKey"], header["requestApiVersion"]
-            if header["requestApiKey"] in SERVED and place not in found:
+            if header["requestApiKey"] in SERVED and place not in actual:
                 with contextlib.suppress(Exception):  # a body as events have it: without bytes
-                    found[place] = encode_request(RequestFrame(header, document["request"]))
-    return list(found.values())
+                    actual[place] = encode_request(RequestFrame(header, document["request"]))
+    return list(actual.values())
 
 
 def read_frame(data: bytes) -> None:

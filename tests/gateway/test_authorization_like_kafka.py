@@ -259,8 +259,8 @@ def _error_of(response: dict[str, Any]) -> int:
         if name == "errorCode" and value:
             return int(value)
         for part in value if isinstance(value, list) else ():
-            if isinstance(part, dict) and (found := _error_of(part)):
-                return found
+            if isinstance(part, dict) and (error := _error_of(part)):
+                return error
     return 0
 
 
@@ -330,8 +330,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> list[ServedResponses]:
     file = home / "users.jsonl"
     credentials.write(file, [credentials.make(n, mechanism, PASSWORD, 4096) for n in names])
     security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
-    given = properties_of({**SETTINGS, **SECRETS})
-    with running_gateway(given, security=security) as gateway:
+    properties = properties_of({**SETTINGS, **SECRETS})
+    with running_gateway(properties, security=security) as gateway:
         return [restored(real), served_by(gateway.addresses[1])]
 
 

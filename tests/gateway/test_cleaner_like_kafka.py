@@ -87,15 +87,15 @@ class Side:
 
     def on(self, track: Track) -> "Side":
         """Return the same real broker, with another track."""
-        found = copy(self)
-        found.conn = cast(TapedConnection, self.conn).on(track)
-        return found
+        side = copy(self)
+        side.conn = cast(TapedConnection, self.conn).on(track)
+        return side
 
     def untaped(self) -> "Side":
         """Return the same real broker, without a recording."""
-        found = copy(self)
-        found.conn = cast(TapedConnection, self.conn).live
-        return found
+        side = copy(self)
+        side.conn = cast(TapedConnection, self.conn).live
+        return side
 
     def call(
         self, api: str, version: int, body: dict[str, Any] | None = None, **fields: Any
@@ -173,8 +173,8 @@ class Side:
         partition = {"partitionIndex": 0, "timestamp": timestamp, "currentLeaderEpoch": -1}
         body = {"replicaId": -1, "isolationLevel": isolation}
         body["topics"] = [{"name": name, "partitions": [partition]}]
-        found: dict[str, Any] = self.call("ListOffsets", 7, body)["topics"][0]["partitions"][0]
-        return found
+        part: dict[str, Any] = self.call("ListOffsets", 7, body)["topics"][0]["partitions"][0]
+        return part
 
     def read(self, name: str, offset: int, isolation: int) -> dict[str, Any]:
         """Read all records from `offset` on; a real broker's responses end at segments."""
@@ -201,9 +201,9 @@ class Side:
         body |= {"sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": ""}
         body |= {"topics": [{"topic": name, "partitions": [partition]}], "replicaId": -1}
         response = self.call("Fetch", 12, body | fields)
-        found: dict[str, Any] = response["responses"][0]["partitions"][0]
-        found["records"] = seen(found["records"] or b"")
-        return found
+        part: dict[str, Any] = response["responses"][0]["partitions"][0]
+        part["records"] = seen(part["records"] or b"")
+        return part
 
 
 class Sides(NamedTuple):
@@ -231,8 +231,8 @@ def _bytes(text: str | None) -> bytes | None:
 
 def seen(data: bytes) -> list[dict[str, Any]]:
     """Return the batches without clocks and producer ids."""
-    found, at = shown(data), 0
-    for batch in found:
+    result, at = shown(data), 0
+    for batch in result:
         (size,) = struct.unpack_from(">i", data, at + 8)
         (attributes,) = struct.unpack_from(">h", data, at + 21)
         batch["size"] = size if "codec" not in batch else 0
@@ -243,7 +243,7 @@ def seen(data: bytes) -> list[dict[str, Any]]:
         if "control" in batch["flags"] or "logAppendTime" in batch["flags"]:
             batch["baseTimestamp"] = batch["maxTimestamp"] = batch["size"] = "clock"
         at += 12 + size
-    return found
+    return result
 
 
 @pytest.fixture
@@ -311,12 +311,12 @@ def look_ups(side: Side, name: str, now: int) -> list[Any]:
         times = [-1, -2, 0, now + WAVES * LATER_MS]
     else:
         times.append(-3)
-    found = [side.looked_up(name, each) for each in times]
+    result = [side.looked_up(name, each) for each in times]
     timestamps = {now + wave * LATER_MS + step for wave in range(WAVES + 1) for step in (0, 10, 20)}
-    for each in found:
+    for each in result:
         if each["timestamp"] not in timestamps:
             each["timestamp"] = "clock"  # of a marker, or of an append
-    return found
+    return result
 
 
 @pytest.mark.compares

@@ -140,12 +140,12 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 def altered_and_described(client: Client) -> list[Any]:
-    found: list[Any] = [altered(client, entity, **op) for entity, op in ALTERATIONS]
+    result: list[Any] = [altered(client, entity, **op) for entity, op in ALTERATIONS]
     wait_for(client, entities=4)
-    found += [describe(client, *filters, strict=strict) for filters, strict in FILTERS]
+    result += [describe(client, *filters, strict=strict) for filters, strict in FILTERS]
     assert [alter(client, e, **{**op, "remove": True}) for e, op in ALTERATIONS[:4]] == [0] * 4
     wait_for(client, entities=0)
-    return found
+    return result
 
 
 def test_quotas_are_altered_and_described_like_kafkas(both: Both) -> None:
@@ -161,20 +161,20 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
         assert client.produce(topic, batch(RECORD))["errorCode"] == 0
     assert alter(client, [part("client-id", client.name)]) == 0
     settle(client)
-    found = []
+    result = []
     session, epoch, offset = 0, 0, 0
     for _ in range(3):
-        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10_100}
+        partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10_100}
         body = {"maxWaitMs": 0, "maxBytes": 10_100, "sessionId": session, "sessionEpoch": epoch}
-        body |= {"topics": [{"topic": topic, "partitions": [wanted]}]}
+        body |= {"topics": [{"topic": topic, "partitions": [partition]}]}
         response = client.call("FETCH", 12, body)
         session, epoch = response["sessionId"], epoch + 1
         has_records = bool(response["responses"])
         offset += has_records
         is_throttled = response["throttleTimeMs"] > 0
-        found.append((response["errorCode"], session > 0, is_throttled, has_records))
+        result.append((response["errorCode"], session > 0, is_throttled, has_records))
     assert alter(client, [part("client-id", client.name)], remove=True) == 0
-    return found
+    return result
 
 
 @pytest.mark.full
@@ -199,8 +199,8 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
         body = produce_body(many, batch(b"x"))
         body["topicData"][0]["partitionData"][0]["index"] = partition
         wait_until(partial(is_produced, client, body), "records in all partitions")
-    wanted = [{"partition": each, "partitionMaxBytes": 100} for each in range(PARTITIONS)]
-    request = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
+    partitions = [{"partition": each, "partitionMaxBytes": 100} for each in range(PARTITIONS)]
+    request = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": partitions}]}
     with Client(client.address) as other:
         other.send("FETCH", 12, request)
         size = len(other.receive())
@@ -208,11 +208,11 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
     assert alter(client, whose, value=float(size * 15 // 100)) == 0
     settle(client)
     began = time.monotonic()
-    found = [client.call("FETCH", 12, request)["throttleTimeMs"] for _ in range(2)]
+    throttle_time_ms = [client.call("FETCH", 12, request)["throttleTimeMs"] for _ in range(2)]
     took_ms = (time.monotonic() - began) * 1000
     assert alter(client, whose, remove=True) == 0
     wait_for(client, entities=0)
-    return size, found, took_ms
+    return size, throttle_time_ms, took_ms
 
 
 def is_produced(client: Client, body: dict[str, Any]) -> bool:
@@ -238,14 +238,16 @@ def throttled_writing(client: Client) -> tuple[list[int], float]:
     assert alter(client, [part("client-id", client.name)], **alteration) == 0
     settle(client)
     began = time.monotonic()
-    found = [
+    throttle_time_ms = [
         client.call("PRODUCE", 9, produce_body(topic, batch(RECORD)))["throttleTimeMs"]
         for _ in range(2)
     ]
     responded = time.monotonic()
     assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
-    assert time.monotonic() - began >= found[-1] / 1000 * 0.9, "it is not heard until then"
-    return found, (responded - began) * 1000
+    assert time.monotonic() - began >= throttle_time_ms[-1] / 1000 * 0.9, (
+        "it is not heard until then"
+    )
+    return throttle_time_ms, (responded - began) * 1000
 
 
 @pytest.mark.full
@@ -286,8 +288,8 @@ def test_a_throttled_client_is_muted() -> None:
         client.topic("t")
         client.produce("t", batch(RECORD))
         assert alter(client, [part("client-id", client.name)], value=1950.0) == 0
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
-        body = {"sessionEpoch": -1, "topics": [{"topic": "t", "partitions": [wanted]}]}
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
+        body = {"sessionEpoch": -1, "topics": [{"topic": "t", "partitions": [partition]}]}
         throttle_ms = 0
         while not throttle_ms:
             began = time.monotonic()
@@ -328,15 +330,15 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
         ("CREATE_TOPICS", 4, made(1)),
         ("DELETE_TOPICS", 5, {"topicNames": known[1:], "timeoutMs": 5000}),
     ]
-    found = []
+    result = []
     for api, version, body in requests:
         response = client.call(api, version, body)
         results = response.get("topics") or response.get("results") or response["responses"]
         codes = [each["errorCode"] for each in results]
-        found.append((response["throttleTimeMs"], codes))
+        result.append((response["throttleTimeMs"], codes))
     assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
     wait_for(client, entities=0)
-    return found
+    return result
 
 
 @pytest.mark.full
@@ -359,13 +361,13 @@ def throttled_asking(client: Client) -> list[tuple[int, bool]]:
     whose = [part("client-id", client.name)]
     alteration = {"key": "request_percentage", "value": LITTLE_PERCENT}
     assert alter(client, whose, **alteration) == 0
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    fetch = {"sessionEpoch": -1, "topics": [{"topic": topic, "partitions": [wanted]}]}
-    found: list[tuple[int, bool]] = []
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    fetch = {"sessionEpoch": -1, "topics": [{"topic": topic, "partitions": [partition]}]}
+    result: list[tuple[int, bool]] = []
 
     def is_throttled() -> bool:
-        found[:] = [(client.call("FETCH", 12, fetch)["throttleTimeMs"], True)]
-        return found[0][0] > 0
+        result[:] = [(client.call("FETCH", 12, fetch)["throttleTimeMs"], True)]
+        return result[0][0] > 0
 
     wait_until(is_throttled, "the broker acts on the quota")
     began = time.monotonic()
@@ -375,11 +377,11 @@ def throttled_asking(client: Client) -> list[tuple[int, bool]]:
     ):
         throttle_ms = client.call(api, version, body)["throttleTimeMs"]
         now = time.monotonic()
-        found.append((throttle_ms, now - began >= 0.9))
+        result.append((throttle_ms, now - began >= 0.9))
         began = now
     assert alter(client, whose, **alteration, remove=True) == 0
     wait_for(client, entities=0)
-    return found
+    return result
 
 
 @pytest.mark.full
@@ -445,8 +447,8 @@ def slow_ones(address: Address) -> float:
     name = "max.connection.creation.rate"
     with Client(address) as client:
         change = {"name": name, "configOperation": 0, "value": "2"}
-        wanted = {"resourceType": 4, "resourceName": "", "configs": [change]}
-        body = {"resources": [wanted], "validateOnly": False}
+        resource = {"resourceType": 4, "resourceName": "", "configs": [change]}
+        body = {"resources": [resource], "validateOnly": False}
         assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
         waited: list[float] = []
         try:
@@ -503,11 +505,11 @@ def test_quotas_are_described_in_the_order_of_kafkas_maps() -> None:
         entries = client.call(
             "DESCRIBE_CLIENT_QUOTAS", 1, entityType="user", matchType=2, match=None, strict=False
         )["entries"]
-    found = [
+    actual = [
         (
             "/".join(f"{part['entityType']}={part['entityName']}" for part in entry["entity"]),
             [value["key"] for value in entry["values"]],
         )
         for entry in entries
     ]
-    assert found == IN_ORDER
+    assert actual == IN_ORDER

@@ -95,7 +95,7 @@ def test_offsets_by_time_and_at_the_ends(gateway: Running) -> None:
     place = confluent_kafka.TopicPartition("offsets", 0)
     assert consumer.get_watermark_offsets(place, PATIENCE_S) == (0, 100)
     for milliseconds, offset in [(0, 0), (405, 41), (990, 99), (991, -1)]:
-        wanted = confluent_kafka.TopicPartition("offsets", 0, START + milliseconds)
-        (found,) = consumer.offsets_for_times([wanted], PATIENCE_S)
+        partition = confluent_kafka.TopicPartition("offsets", 0, START + milliseconds)
+        (found,) = consumer.offsets_for_times([partition], PATIENCE_S)
         assert found.offset == offset
     consumer.close()

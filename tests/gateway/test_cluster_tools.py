@@ -217,8 +217,8 @@ def is_appended(client: Client) -> bool:
 
 
 def has_replicas(replicas: list[int], in_sync: list[int], client: Client) -> bool:
-    (found,) = client.call("METADATA", 12, name="slow")["topics"]
-    outputs = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
+    (topic,) = client.call("METADATA", 12, name="slow")["topics"]
+    outputs = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in topic["partitions"]]
     return outputs == [(replicas, in_sync)]
 
 
@@ -244,18 +244,18 @@ def changed(what: str, value: str) -> list[dict[str, Any]]:
 
 
 def described_throttles(send: Send, rate: int | None) -> list[Any]:
-    found: list[Any] = []
+    result: list[Any] = []
     for broker in BROKERS:
         with send(broker) as client:
             wait_until(partial(is_throttled, client, broker, rate), f"{broker} has {rate}")
-            found += throttles_of(client, broker)
-    return found
+            result += throttles_of(client, broker)
+    return result
 
 
 def size_as(replica: int, client: Client) -> int:
     """Return how many bytes a client receives that fetches as a replica."""
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2**20}
-    topics = [{"topic": "slow", "partitions": [wanted]}]
+    part = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2**20}
+    topics = [{"topic": "slow", "partitions": [part]}]
     body = {"replicaId": replica, "maxBytes": 2**20, "sessionEpoch": -1, "topics": topics}
     response = client.call("FETCH", 12, {**body, "maxWaitMs": 0, "minBytes": 0})
     (partition,) = response["responses"][0]["partitions"]

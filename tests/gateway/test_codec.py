@@ -216,9 +216,9 @@ def test_recorded_exchanges_round_trip(capture: Path) -> None:
         header, body = line["requestHeader"], line["request"]
         key, version = header["requestApiKey"], header["requestApiVersion"]
         frame = encode_request(RequestFrame(header, body))
-        found = decode_request(frame)
-        assert found.header == header
-        assert key == PRODUCE or found.body == body
+        request_frame = decode_request(frame)
+        assert request_frame.header == header
+        assert key == PRODUCE or request_frame.body == body
         if line["response"] is not None:
             if key == SHARE_FETCH:
                 without_records(line["response"])

@@ -85,10 +85,10 @@ def partitions(client: Client, topic: str) -> dict[int, Any]:
 
 
 def election(kind: int, partitions: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
-    found = partitions
+    topics = partitions
     if partitions is not None:
-        found = [{"topic": topic, "partitions": each} for topic, each in partitions]
-    return ELECT, 2, {"electionType": kind, "topicPartitions": found, "timeoutMs": 10_000, **other}
+        topics = [{"topic": topic, "partitions": each} for topic, each in partitions]
+    return ELECT, 2, {"electionType": kind, "topicPartitions": topics, "timeoutMs": 10_000, **other}
 
 
 def reassignment(topic: str, *wanted: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
@@ -172,7 +172,7 @@ def has_joined(client: Client) -> bool:
 
 def responses_to(client: Client, steps: list[Any], expected: dict[Any, Any]) -> list[Any]:
     """Return the responses to each step; a broker may apply changes after it responds."""
-    found: list[Any] = []
+    responses: list[Any] = []
     for step in steps:
         if step == "settled":
             wait_until(partial(is_settled, client), "no reassignment is under way")
@@ -180,12 +180,12 @@ def responses_to(client: Client, steps: list[Any], expected: dict[Any, Any]) -> 
             wait_until(partial(has_joined, client), "broker 1 is in sync")
         else:
             send = partial(response_to, client, step)
-            wanted = expected.get((len(steps), len(found)))
+            wanted = expected.get((len(steps), len(responses)))
             if wanted is not None and (isinstance(step, str) or step == CLUSTER):
                 with suppress(AssertionError):  # the final comparison reports it
                     wait_until(lambda send=send, wanted=wanted: send() == wanted, "", READ_WITHIN_S)
-            found.append((step, send()))
-    return found
+            responses.append((step, send()))
+    return responses
 
 
 def response_to(client: Client, step: Any) -> Any:
@@ -206,8 +206,8 @@ def play(cluster: Cluster, expected: dict[Any, Any]) -> list[list[Any]]:
 
 
 def is_created(client: Client, name: str) -> bool:
-    (found,) = client.call("METADATA", 12, name=name)["topics"]
-    return len(found["partitions"]) == len(TOPICS[name])
+    (topic,) = client.call("METADATA", 12, name=name)["topics"]
+    return len(topic["partitions"]) == len(TOPICS[name])
 
 
 def is_fenced(client: Client, broker: int) -> bool:

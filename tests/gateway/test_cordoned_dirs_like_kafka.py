@@ -78,14 +78,14 @@ class Side:
 
     def settled(self, logs: int) -> Any:
         """Return the directories, once they have that many logs."""
-        found: list[Any] = []
+        result: list[Any] = []
 
         def are_there() -> bool:
-            found[:] = self.dirs()
-            return sum(len(each[2]) for each in found) == logs
+            result[:] = self.dirs()
+            return sum(len(each[2]) for each in result) == logs
 
         wait_until(are_there, f"{logs} logs are there")
-        return found
+        return result
 
     def move(self, topic: str, partition: int, disk: int) -> int:
         self.requested.append(["move", topic, partition, disk])

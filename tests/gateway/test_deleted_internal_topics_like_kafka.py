@@ -117,8 +117,10 @@ class Groups(Requests):
         body = {"transactionalIds": [WRITER]}
 
         def is_complete() -> bool:
-            (found,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
-            return found["transactionState"] == "CompleteCommit"
+            (transaction_state,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, body)[
+                "transactionStates"
+            ]
+            return transaction_state["transactionState"] == "CompleteCommit"
 
         wait_until(is_complete)
 
@@ -143,8 +145,8 @@ class Groups(Requests):
         body = {"groups": [group], "includeAuthorizedOperations": False}
 
         def is_so() -> bool:
-            (found,) = self.quietly("DESCRIBE_GROUPS", 5, body)["groups"]
-            return bool(found["groupState"] == state)
+            (group,) = self.quietly("DESCRIBE_GROUPS", 5, body)["groups"]
+            return bool(group["groupState"] == state)
 
         wait_until(is_so)
 

@@ -39,13 +39,13 @@ class EmbeddedOffsets:
         reader = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
         reader.assign([place])
         (end,) = reader.end_offsets([place]).values()
-        found = None
+        value = None
         while reader.position(place) < end:
             for batch in reader.poll(1_000).values():
-                found = int(batch[-1].value)
+                value = int(batch[-1].value)
                 self.records_read += len(batch)
         reader.close()
-        return found
+        return value
 
     def close(self) -> None:
         self.producer.close()

@@ -121,17 +121,17 @@ def address_of(bootstrap: str) -> Address:
 
 def opened(address: Address) -> Client:
     """Return a client, as soon as the broker listens."""
-    found: list[Client] = []
+    clients: list[Client] = []
 
     def listens() -> bool:
         try:
-            found.append(Client(address))
+            clients.append(Client(address))
         except ConnectionRefusedError:
             return False
         return True
 
     wait_until(listens, "the broker listens")
-    return found[0]
+    return clients[0]
 
 
 class Requests:
@@ -187,18 +187,18 @@ class Requests:
             return response
         names = [response[key] for key in ("name", "topic", "topicName") if key in response]
         topic = str(names[0]) if names else topic
-        found = {
+        result = {
             key: self._stable(value, topic)
             for key, value in response.items()
             if key not in UNSTABLE
         }
         for key in ("partitionIndex", "index", "partition", "partitionId"):
-            if topic in self._numbers and isinstance(found.get(key), int):
+            if topic in self._numbers and isinstance(result.get(key), int):
                 places = {number: place for place, number in self._numbers[topic].items()}
-                found[key] = places[found[key]]
+                result[key] = places[result[key]]
         if "logDir" in response:
-            found["disk"] = self.cluster.disks.index(response["logDir"])
-        return found
+            result["disk"] = self.cluster.disks.index(response["logDir"])
+        return result
 
     def leaders(self, topic: str) -> list[tuple[int, int, list[int]]]:
         """Return leader, epoch and in-sync set of each partition at each broker."""
@@ -217,7 +217,7 @@ class Requests:
 
 def prepare(requesting: Requests) -> None:
     """Create topics on all disks, with a record in each partition on all replicas."""
-    wanted = [
+    topics = [
         {
             "name": name,
             "numPartitions": -1,
@@ -229,7 +229,7 @@ def prepare(requesting: Requests) -> None:
         }
         for name, assignment in TOPICS.items()
     ]
-    for each in wanted:  # one by one, so that each is spread evenly
+    for each in topics:  # one by one, so that each is spread evenly
         body = {"topics": [each], "timeoutMs": 30_000}
         response = requesting.cluster.clients[1].call("CREATE_TOPICS", 7, body)
         assert response["topics"][0]["errorCode"] == 0

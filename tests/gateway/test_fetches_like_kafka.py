@@ -77,18 +77,18 @@ def requested(
 
 
 def plain(response: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
-    found = dict(response)
-    found["sessionId"] = "some" if found.get("sessionId") else "none"
-    found["responses"] = [
+    result = dict(response)
+    result["sessionId"] = "some" if result.get("sessionId") else "none"
+    result["responses"] = [
         {
             "topic": names.get(each.get("topicId"), each.get("topic")),
             "partitions": [
                 {**p, "records": len(shown(p["records"] or b""))} for p in each["partitions"]
             ],
         }
-        for each in found["responses"]
+        for each in result["responses"]
     ]
-    return found
+    return result
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -225,11 +225,11 @@ def test_list_offsets_with_special_timestamps_in_every_version(sides: Sides, ver
         partition = {"partitionIndex": 0, "timestamp": at, "currentLeaderEpoch": epoch}
         body = {"replicaId": -1, "isolationLevel": 0, "timeoutMs": 1000}
         body |= {"topics": [{"name": name, "partitions": [partition]}]}
-        found = [side.call("ListOffsets", version, body)["topics"] for side in sides]
-        for each in found:
+        topics = [side.call("ListOffsets", version, body)["topics"] for side in sides]
+        for each in topics:
             shown = each[0]["partitions"][0]
             shown["timestamp"] = shown["timestamp"] >= 0  # each side has its own time
-        assert found[0] == found[1], (version, name, at, epoch)
+        assert topics[0] == topics[1], (version, name, at, epoch)
 
 
 NAMELESS = [

@@ -24,16 +24,16 @@ def test_frames_do_not_depend_on_how_their_bytes_arrive(
     frames: list[bytes], sizes: list[int], ahead: int
 ) -> None:
     buffer, data = FrameBuffer(), b"".join(map(sized, frames))
-    found, at, turn = [], 0, 0
+    actual, at, turn = [], 0, 0
     while at < len(data):
         end = at + sizes[turn % len(sizes)]
         buffer.receive(data[at:end], ahead, MOST)
         at, turn = end, turn + 1
         assert len(buffer.frames) <= ahead
         while buffer.frames:
-            found.append(buffer.frames.popleft())
+            actual.append(buffer.frames.popleft())
             buffer.receive(b"", ahead, MOST)
-    assert found == frames
+    assert actual == frames
     assert buffer.wrong_size is None
 
 

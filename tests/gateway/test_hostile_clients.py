@@ -232,8 +232,8 @@ def request_much(client: Client, written: bytes) -> None:
     size = len(written)
     client.topic("wide", max_message_bytes=str(2 * size))
     assert client.produce("wide", written)["errorCode"] == 0
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2 * size}
-    client.send("FETCH", 12, wanted, maxBytes=2 * size, sessionEpoch=-1, topic="wide")
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2 * size}
+    client.send("FETCH", 12, partition, maxBytes=2 * size, sessionEpoch=-1, topic="wide")
 
 
 @contextmanager

@@ -29,9 +29,9 @@ def call(
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request(method, path, body, dict(headers))
     response = connection.getresponse()
-    found = response.status, json.loads(response.read())
+    result = response.status, json.loads(response.read())
     connection.close()
-    return found
+    return result
 
 
 def port_of(url: str) -> int:

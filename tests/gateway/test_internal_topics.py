@@ -140,13 +140,13 @@ class Side:
         protocol = {"name": "range", "metadata": b"sub"}
         body = {"groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
         body |= {"protocolType": "consumer", "protocols": [protocol], "memberId": ""}
-        given = self.call("JOIN_GROUP", 5, body)["memberId"]
-        joined = self.call("JOIN_GROUP", 5, body | {"memberId": given})
-        self._mask(given.encode())
-        member = {"groupId": group, "memberId": given, "generationId": joined["generationId"]}
-        assigned = [{"memberId": given, "assignment": b"all"}]
+        member_id = self.call("JOIN_GROUP", 5, body)["memberId"]
+        joined = self.call("JOIN_GROUP", 5, body | {"memberId": member_id})
+        self._mask(member_id.encode())
+        member = {"groupId": group, "memberId": member_id, "generationId": joined["generationId"]}
+        assigned = [{"memberId": member_id, "assignment": b"all"}]
         self.call("SYNC_GROUP", 4, member | {"assignments": assigned})
-        self.call("LEAVE_GROUP", 4, groupId=group, memberId=given)
+        self.call("LEAVE_GROUP", 4, groupId=group, memberId=member_id)
 
     def _transaction(self, producer: dict[str, Any], commits: bool) -> None:
         self.coordinator("t", 1)

@@ -186,8 +186,12 @@ def test_no_acknowledged_data_is_lost_at_any_crash_point(
 
 
 async def wait_and_fetch(engine: LocalEngine) -> None:
-    wanted = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
-    body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
+    partition = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
+    body = {
+        "maxBytes": 1000,
+        "sessionEpoch": 0,
+        "topics": [{"topic": "t", "partitions": [partition]}],
+    }
     response = await send(engine, "FETCH", 12, body)
     waits = {**body, "sessionId": response["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
     waits |= {"minBytes": 1, "topics": []}

@@ -52,8 +52,8 @@ def test_topics_and_their_settings_are_described(tool: Tool) -> None:
     assert topic[2:4] == ["PartitionCount: 2", "ReplicationFactor: 1"]
     settings = topic[4].removeprefix("Configs: ").split(",")
     assert {"cleanup.policy=compact", "retention.ms=60000"} <= set(settings)
-    found = [line[1:6] for line in partitions]
-    assert found == [
+    actual = [line[1:6] for line in partitions]
+    assert actual == [
         ["Topic: shown", f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"]
         for number in range(2)
     ]

@@ -121,8 +121,8 @@ def test_users_can_be_altered_through_an_added_listener(tmp_path: Path) -> None:
             assert altered(client, listeners=SECOND.format(port)) == 0
         wait_until(lambda: running.gateway._added.of(1) != [])
         with Client(Address(HOST, port)) as client:
-            found = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, users=None)
-            assert [each["user"] for each in found["results"]] == [USER]
+            response = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, users=None)
+            assert [each["user"] for each in response["results"]] == [USER]
 
 
 def test_added_listener_may_have_the_name_of_the_gateways_own(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_added_listener_may_have_the_name_of_the_gateways_own(tmp_path: Path) ->
     port, authority = _free_port(), Authority()
     authority.issue("broker", HOST).store(tmp_path / "broker.pem")
     trust = ssl.create_default_context(cadata=authority.certificate)
-    given = {"ssl.keystore.location": str(tmp_path / "broker.pem")}
-    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
+    settings = {"ssl.keystore.location": str(tmp_path / "broker.pem")}
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings)
     listeners = f"PLAINTEXT://:9092,SSL://127.0.0.1:{port}"
     with (
         running_gateway(GIVEN, security=security) as running,

@@ -129,8 +129,8 @@ def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         ours = Side(stack.enter_context(running.client()), settings["listeners"])
         real = None
         if IS_LIVE:
-            given = {"listener.security.protocol.map": MAP}
-            kafka = ListeningKafka(tmp_path_factory.mktemp("listening"), "PLAINTEXT", given)
+            options = {"listener.security.protocol.map": MAP}
+            kafka = ListeningKafka(tmp_path_factory.mktemp("listening"), "PLAINTEXT", options)
             stack.callback(kafka.stop)
             kafka.start()
             client = stack.enter_context(Client(Address(HOST, kafka.port)))

@@ -154,10 +154,10 @@ def kept_as(name: str) -> Step:
     """Return the batches without their sizes, which depend on the compression library."""
 
     def read(side: Side) -> Any:
-        found = side.fetched(name, 0, 0)
-        for each in found["records"]:
+        result = side.fetched(name, 0, 0)
+        for each in result["records"]:
             each.pop("size")
-        return found
+        return result
 
     return read
 
@@ -193,10 +193,10 @@ def of_settings(_now: int) -> Iterator[tuple[str, Step]]:
 def plain(response: Any, now: int) -> Any:
     """Return a response without its broker's clock."""
     if isinstance(response, dict):
-        found = {key: plain(each, now) for key, each in response.items()}
-        if found.get("logAppendTimeMs", -1) >= now:
-            found["logAppendTimeMs"] = "clock"
-        return found
+        result = {key: plain(each, now) for key, each in response.items()}
+        if result.get("logAppendTimeMs", -1) >= now:
+            result["logAppendTimeMs"] = "clock"
+        return result
     if isinstance(response, list):
         return [plain(each, now) for each in response]
     return re.sub(r"within \[.*\]", "", response) if isinstance(response, str) else response

@@ -76,7 +76,7 @@ def test_timestamp_look_up_in_a_lost_batch_is_an_error(made: tuple[Running, Clie
         times = [START + 20 * number, START + 20 * number + 10]
         client.produce("pairs", batch(b"a", b"b", timestamps=times))
     running.engine.lost = ("7",)
-    found = client.list_offset("pairs", START + 5)
-    assert (found["errorCode"], found["offset"]) == (Error.KAFKA_STORAGE_ERROR, -1)
-    found = client.list_offset("pairs", START + 25)
-    assert (found["errorCode"], found["offset"]) == (0, 3)
+    offset = client.list_offset("pairs", START + 5)
+    assert (offset["errorCode"], offset["offset"]) == (Error.KAFKA_STORAGE_ERROR, -1)
+    offset = client.list_offset("pairs", START + 25)
+    assert (offset["errorCode"], offset["offset"]) == (0, 3)

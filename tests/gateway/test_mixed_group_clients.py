@@ -136,7 +136,7 @@ def crash(bootstrap: str, members: list[Member]) -> None:
 
 
 def assignments(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
-    found = []
+    result = []
     for document in documents:
         if "response" not in document:  # its member was killed
             continue
@@ -144,14 +144,14 @@ def assignments(documents: list[Document], topic_id: str) -> list[tuple[int, str
         if name_of(document) == "SYNC_GROUP" and response["errorCode"] == 0:
             data = base64.b64decode(response["assignment"])
             owned = assignment_of(data).partitions.get(GROUP, []) if data else []
-            found.append((request["generationId"], request["memberId"], set(owned)))
+            result.append((request["generationId"], request["memberId"], set(owned)))
         is_heartbeat = name_of(document) == "CONSUMER_GROUP_HEARTBEAT"
         if is_heartbeat and response.get("assignment") is not None:
             parts: list[Any] = response["assignment"]["topicPartitions"]
             assert {each["topicId"] for each in parts} <= {topic_id}
             owned = [number for each in parts for number in each["partitions"]]
-            found.append((response["memberEpoch"], response["memberId"], set(owned)))
-    return found
+            result.append((response["memberEpoch"], response["memberId"], set(owned)))
+    return result
 
 
 def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:

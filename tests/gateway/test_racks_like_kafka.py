@@ -96,12 +96,12 @@ def read(side: Side, version: int, offset: int = 0, epoch: int = -1, **fields: A
 
 
 def seen(response: Any, ident: Any) -> Any:
-    found = plain(response, {ident: TOPIC})
-    for topic in found["responses"]:
+    result = plain(response, {ident: TOPIC})
+    for topic in result["responses"]:
         for partition in topic["partitions"]:
             replica = partition.get("preferredReadReplica", -1)
             partition["preferredReadReplica"] = RACKS.get(replica)
-    return found
+    return result
 
 
 def alike(clusters: tuple[Cluster, Cluster], send: Callable[[Cluster], Any]) -> Any:

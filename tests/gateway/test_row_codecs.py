@@ -29,8 +29,8 @@ def kinds() -> dict[str, type[Row | RowKey]]:
         importlib.import_module(f"{generated.__name__}.{module.name}")
         for module in pkgutil.iter_modules(generated.__path__)
     ]
-    found = {name: kind for module in modules for name, kind in vars(module).items()}
-    return {name: found[name] for name in RECORDS if name in found}
+    actual = {name: kind for module in modules for name, kind in vars(module).items()}
+    return {name: actual[name] for name in RECORDS if name in actual}
 
 
 KINDS = kinds()
@@ -42,14 +42,14 @@ VERSIONS = [
 
 
 def bodies_of_the_model() -> dict[str, type[Body]]:
-    found = {}
+    result = {}
     for key, api in API_NAMES.items():
         for suffix, type_of in (("Request", request_type), ("Response", response_type)):
             try:
-                found[api + suffix] = type_of(key)
+                result[api + suffix] = type_of(key)
             except KeyError:
                 continue
-    return found
+    return result
 
 
 BODIES = bodies_of_the_model()

@@ -214,12 +214,12 @@ SCHEDULES = {
 
 def as_ours(do: Step, real: Caller, ours: Any) -> Any:
     """Return the response of a real cluster, which may apply changes later than ours."""
-    found = do(real)
+    result = do(real)
     deadline = time.monotonic() + PATIENCE_S
     is_seen_late = isinstance(do, Quiet | Left | InSync)
-    while is_seen_late and found != ours and time.monotonic() < deadline:
-        found = do(real)
-    return found
+    while is_seen_late and result != ours and time.monotonic() < deadline:
+        result = do(real)
+    return result
 
 
 @pytest.mark.compares

@@ -129,8 +129,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.fixture(scope="module")
 def with_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     directory = tmp_path_factory.mktemp("certificates")
-    given = {**stores(directory), "ssl.client.auth": "required"}
-    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
+    settings = {**stores(directory), "ssl.client.auth": "required"}
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings)
     with running_gateway(AUTHORIZER, security=security) as running:
         yield Secured(running, directory)
 
@@ -209,8 +209,8 @@ def test_kafka_python_reports_a_wrong_password(
 
 
 def test_disabled_mechanism_is_reported(tmp_path: Path) -> None:
-    given = {**stores(tmp_path), "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
-    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
+    settings = {**stores(tmp_path), "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, settings, with_users(tmp_path))
     with running_gateway(security=security) as running:
         only_512 = Secured(running, tmp_path)
         create(only_512.confluent(), "made")
@@ -229,8 +229,8 @@ def test_client_reauthenticates_on_the_same_connection(tmp_path: Path) -> None:
 
 def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int], list[Any]]:
     """Return a client's connections in three sessions, and its errors."""
-    given = {**stores(directory), "connections.max.reauth.ms": str(int(1000 * seconds))}
-    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, given, with_users(directory))
+    settings = {**stores(directory), "connections.max.reauth.ms": str(int(1000 * seconds))}
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, settings, with_users(directory))
     with running_gateway(security=security) as running:
         secured = Secured(running, directory)
         create(secured.confluent(), "long")
@@ -303,15 +303,15 @@ def _denied_to_bob(bob: dict[str, Any]) -> None:
 
 def certificate(secured: Secured, name: str | None) -> dict[str, Any]:
     """Return confluent-kafka's SSL configuration, with a certificate if one is named."""
-    found = {
+    settings = {
         "bootstrap.servers": secured.running.bootstrap,
         "security.protocol": "SSL",
         "ssl.ca.location": str(secured.directory / "ca.pem"),
     }
     if name is not None:
         file = str(secured.directory / f"{name}.pem")
-        found |= {"ssl.certificate.location": file, "ssl.key.location": file}
-    return found
+        settings |= {"ssl.certificate.location": file, "ssl.key.location": file}
+    return settings
 
 
 def test_client_certificate_is_the_principal_over_ssl(with_certificates: Secured) -> None:

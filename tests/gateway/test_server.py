@@ -57,12 +57,12 @@ def client(gateway: Running) -> Iterator[Client]:
 
 def values_of(data: bytes) -> list[tuple[int, bytes]]:
     memory = MemoryRecords(data)
-    found = []
+    values = []
     while memory.has_next():
         read = memory.next_batch()
         assert read.validate_crc()
-        found += [(record.offset, record.value) for record in read]
-    return found
+        values += [(record.offset, record.value) for record in read]
+    return values
 
 
 # -- bytes
@@ -94,13 +94,13 @@ def test_log_longer_than_its_index_is_read_from_the_beginning(client: Client) ->
         if number % 50 == 49:
             [client.receive() for _ in range(50)]
     [client.receive() for _ in range(count % 50)]
-    found: list[tuple[int, bytes]] = []
-    while len(found) < count:
-        offset = len(found)
+    actual: list[tuple[int, bytes]] = []
+    while len(actual) < count:
+        offset = len(actual)
         read = values_of(client.fetch("long", offset, max_bytes=20_000)["records"])
         assert read, offset
-        found += [record for record in read if record[0] >= offset]
-    assert found == [(number, b"%d" % number) for number in range(count)]
+        actual += [record for record in read if record[0] >= offset]
+    assert actual == [(number, b"%d" % number) for number in range(count)]
     in_sealed = client.list_offset("long", START)
     assert (in_sealed["offset"], in_sealed["timestamp"]) == (0, START)
 
@@ -111,8 +111,8 @@ def test_list_offsets_searches_inside_the_batch(client: Client) -> None:
     client.produce("times", batch(b"a", b"b", b"c", b"d", codec="gzip", timestamps=times))
     client.produce("times", batch(b"e", timestamps=[START + 70]))
     for wanted, place in [(0, (0, START)), (1, (1, START + 100)), (101, (-1, -1))]:
-        found = client.list_offset("times", START + wanted)
-        assert (found["offset"], found["timestamp"]) == place
+        offset = client.list_offset("times", START + wanted)
+        assert (offset["offset"], offset["timestamp"]) == place
     greatest = client.list_offset("times", -3)
     assert (greatest["offset"], greatest["timestamp"]) == (1, START + 100)
 
@@ -122,8 +122,8 @@ def test_list_offsets_continues_behind_deleted_first_records(client: Client) -> 
     client.produce("deleted", batch(b"a", b"b", timestamps=[START + 90, START]))
     client.produce("deleted", batch(b"c", b"d", timestamps=[START, START + 80]))
     client.call("DELETE_RECORDS", 2, name="deleted", partitionIndex=0, offset=1, timeoutMs=1000)
-    found = client.list_offset("deleted", START + 60)
-    assert (found["offset"], found["timestamp"]) == (3, START + 80)
+    offset = client.list_offset("deleted", START + 60)
+    assert (offset["offset"], offset["timestamp"]) == (3, START + 80)
 
 
 def test_records_of_a_topic_with_log_append_time(client: Client) -> None:
@@ -131,8 +131,8 @@ def test_records_of_a_topic_with_log_append_time(client: Client) -> None:
     response = client.produce("append", batch(b"a", b"b"))
     read = MemoryRecords(client.fetch("append", 0)["records"]).next_batch()
     assert read.validate_crc()
-    found = [(record.timestamp, record.timestamp_type) for record in read]
-    assert found == [(response["logAppendTimeMs"], 1)] * 2
+    actual = [(record.timestamp, record.timestamp_type) for record in read]
+    assert actual == [(response["logAppendTimeMs"], 1)] * 2
 
 
 def test_bytes_of_refused_and_deleted_batches_are_deleted(gateway: Running, client: Client) -> None:
@@ -166,8 +166,8 @@ def test_responses_are_in_request_order(client: Client) -> None:
 def test_long_poll_delays_requests_of_its_connection_only(gateway: Running) -> None:
     with gateway.client() as first, gateway.client() as second:
         second.topic("poll")
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-        body = {"minBytes": 1, "topics": [{"topic": "poll", "partitions": [wanted]}]}
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+        body = {"minBytes": 1, "topics": [{"topic": "poll", "partitions": [partition]}]}
         first.send("FETCH", 12, {**body, "maxWaitMs": LONG_WAIT_MS, "sessionEpoch": -1})
         first.send("METADATA", 9, topics=[])
         second.call("METADATA", 9, topics=[])
@@ -178,8 +178,8 @@ def test_long_poll_delays_requests_of_its_connection_only(gateway: Running) -> N
 
 def test_long_poll_waits_for_its_max_wait_time(client: Client) -> None:
     client.topic("lasting")
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    body = {"minBytes": 1, "topics": [{"topic": "lasting", "partitions": [wanted]}]}
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    body = {"minBytes": 1, "topics": [{"topic": "lasting", "partitions": [partition]}]}
     begin = time.monotonic()
     client.call("FETCH", 12, {**body, "maxWaitMs": 400, "sessionEpoch": -1})
     assert time.monotonic() - begin >= 0.4
@@ -188,8 +188,8 @@ def test_long_poll_waits_for_its_max_wait_time(client: Client) -> None:
 def test_disconnected_client_has_no_long_poll_left(gateway: Running) -> None:
     with gateway.client() as client:
         client.topic("left")
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-        body = {"minBytes": 1, "topics": [{"topic": "left", "partitions": [wanted]}]}
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+        body = {"minBytes": 1, "topics": [{"topic": "left", "partitions": [partition]}]}
         client.send("FETCH", 12, {**body, "maxWaitMs": 600_000, "sessionEpoch": -1})
         wait_until(lambda: len(gateway.engine._pending) == 1)
     wait_until(lambda: len(gateway.engine._pending) == 0)
@@ -418,9 +418,9 @@ def test_fifty_connections_are_served_fairly(gateway: Running) -> None:
         command = [sys.executable, str(tool), gateway.bootstrap, "--seconds", str(seconds)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE_S)
         assert done.returncode == 0, done.stderr
-        found = re.search(r"(\d+) requests on 50 .* a connection had (\d+) to (\d+)", done.stdout)
-        assert found is not None, done.stdout
-        total, least, most = (int(part) for part in found.groups())
+        result = re.search(r"(\d+) requests on 50 .* a connection had (\d+) to (\d+)", done.stdout)
+        assert result is not None, done.stdout
+        total, least, most = (int(part) for part in result.groups())
         if total > 50 * 20:  # enough for a comparison
             break
     assert least >= 0.7 * most, done.stdout
@@ -446,8 +446,8 @@ def test_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:
         running.client() as polling,
     ):
         polling.topic("quiet")
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-        body = {"minBytes": 1, "topics": [{"topic": "quiet", "partitions": [wanted]}]}
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+        body = {"minBytes": 1, "topics": [{"topic": "quiet", "partitions": [partition]}]}
         polling.send("FETCH", 12, {**body, "maxWaitMs": LONG_WAIT_MS, "sessionEpoch": -1})
         assert idle.is_closed()
         assert not polling.has_something()
@@ -506,8 +506,10 @@ def test_metadata_has_the_address_of_each_broker() -> None:
                 assert produced["errorCode"] == Error.NONE
         body = {"keyType": 0, "coordinatorKeys": ["a", "b"]}
         client.call("FIND_COORDINATOR", 4, body)
-        for found in client.call("FIND_COORDINATOR", 4, body)["coordinators"]:
-            assert (found["host"], found["port"]) == running.addresses[found["nodeId"]]
+        for coordinator in client.call("FIND_COORDINATOR", 4, body)["coordinators"]:
+            assert (coordinator["host"], coordinator["port"]) == running.addresses[
+                coordinator["nodeId"]
+            ]
 
 
 def test_wrong_broker_returns_the_leader() -> None:
@@ -559,8 +561,8 @@ def test_addresses_of_remote_brokers_depend_on_the_clients_listener() -> None:
 
             response = running.run(submitted())
             assert response.response.error_code == 0, response
-        (found,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
-        assert (found["host"], found["port"]) == ("plaintext", 7)
+        (broker,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
+        assert (broker["host"], broker["port"]) == ("plaintext", 7)
         assignments = [{"partitionIndex": n, "brokerIds": [9]} for n in range(50)]
         topic = {"name": "__consumer_offsets", "numPartitions": -1, "replicationFactor": -1}
         wanted = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}

@@ -50,8 +50,8 @@ def test_replica_that_missed_the_sealing_leads_with_the_sealed_bytes(
         wait_until(lambda: is_reached(gateway, away), "its port is open")
         intervene("isolate-broker", away)
         with gateway.client(leader) as client:
-            wanted = {"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": RECORDS}]}
-            response = client.call("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 100})
+            topic = {"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": RECORDS}]}
+            response = client.call("DELETE_RECORDS", 2, {"topics": [topic], "timeoutMs": 100})
             assert response["topics"][0]["partitions"][0]["errorCode"] == Error.REQUEST_TIMED_OUT
         intervene("stop-broker", leader)
         intervene("stop-broker", third)

@@ -45,13 +45,13 @@ def needed(command: str) -> list[tuple[str, str, str]]:
     row = re.search(rf"^\| `{re.escape(command)}` \|.*$", page, re.MULTILINE)
     assert row is not None, command
     acls = row[0].split("|")[4]
-    found = []
+    result = []
     for operation, what in re.findall(r"(Read|Describe|Delete) on (`[^`]+`|\w+)", acls):
         name = what.strip("`")
         kind = "GROUP" if name == "groups" else "TOPIC"
-        found.append((kind, NAMES.get(name, name), operation.upper()))
-    assert found, acls
-    return found
+        result.append((kind, NAMES.get(name, name), operation.upper()))
+    assert result, acls
+    return result
 
 
 def binding(kind: str, name: str, operation: str) -> AclBinding:

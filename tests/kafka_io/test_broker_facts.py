@@ -13,11 +13,11 @@ from brokertwin.state.core.settings import RELEASE
 
 
 def test_a_real_broker_returns_its_non_default_settings(kafka: str) -> None:
-    found = broker_facts.read(ClientProperties({"bootstrap.servers": kafka}))
-    assert found["offsets.topic.replication.factor"] == "1"
-    assert "message.max.bytes" not in found, "Kafka's default"
-    assert RELEASE not in found, "the model's default"
-    assert not [name for name in found if "listener" in name or "log.dir" in name]
+    actual = broker_facts.read(ClientProperties({"bootstrap.servers": kafka}))
+    assert actual["offsets.topic.replication.factor"] == "1"
+    assert "message.max.bytes" not in actual, "Kafka's default"
+    assert RELEASE not in actual, "the model's default"
+    assert not [name for name in actual if "listener" in name or "log.dir" in name]
 
 
 def test_a_setting_of_kafka_4_4_shows_the_release() -> None:

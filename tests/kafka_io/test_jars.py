@@ -47,13 +47,13 @@ def test_the_connector_has_no_jar_of_pyspark() -> None:
 
 @pytest.mark.kafka
 def test_each_downloaded_jar_is_reported(tmp_path: Path) -> None:
-    wanted = jars.JarSet("org", "one", "1.0", also=(("org", "two", "2.0"),))
-    settings = mirror(tmp_path / "mirror", modules_of(wanted))
+    jar_set = jars.JarSet("org", "one", "1.0", also=(("org", "two", "2.0"),))
+    settings = mirror(tmp_path / "mirror", modules_of(jar_set))
     lines: list[str] = []
     seen: list[tuple[int, int]] = []
 
     fetched = jars.fetch(
-        wanted, tmp_path / "home", settings, lines.append, lambda *progress: seen.append(progress)
+        jar_set, tmp_path / "home", settings, lines.append, lambda *progress: seen.append(progress)
     )
 
     assert [jar.name for jar in fetched] == ["one-1.0.jar", "two-2.0.jar"]

@@ -169,22 +169,22 @@ def write_timer(bench: JobBench, cell: str, deadline: int) -> None:
 
 def ticks(bench: JobBench) -> list[tuple[str, int]]:
     """Return cluster and time of the ticks in `requests`, each in its cell's partition."""
-    found = []
+    result = []
     for row in bench.all_rows("requests"):
         tick = msgspec.json.decode(row.value or b"")
         assert tick["kind"] == "tick"
         assert row.key == tick["cluster"].encode()
         placed = next(p for p in job.placements(bench.settings) if p.cluster == tick["cluster"])
         assert row.partition == placed.partition_of(tick["cluster"])
-        found.append((tick["cluster"], tick["time"]))
-    return found
+        result.append((tick["cluster"], tick["time"]))
+    return result
 
 
 def wait_for_ticks(bench: JobBench, number: int) -> list[tuple[str, int]]:
     deadline = time.monotonic() + PATIENCE_S
-    while len(found := ticks(bench)) < number and time.monotonic() < deadline:
+    while len(result := ticks(bench)) < number and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return result
 
 
 def test_the_clock_ticks_at_a_deadline(bench: JobBench) -> None:

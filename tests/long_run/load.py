@@ -217,8 +217,8 @@ class Reads(Client):
             "enable.auto.offset.store": False,
         }
         of_broker = OF_BROKER if protocol == "consumer" else ()
-        found = self.settings("consumers", **own)
-        return {name: value for name, value in found.items() if name not in of_broker}
+        settings = self.settings("consumers", **own)
+        return {name: value for name, value in settings.items() if name not in of_broker}
 
 
 class Transacts(Client):
@@ -307,11 +307,11 @@ def mixed(bootstrap: str) -> list[Client]:
     wanted = [NewTopic("lines", 2, 1, config=RETENTION), NewTopic("sums", 1, 1, config=RETENTION)]
     for made in admin.create_topics(wanted).values():
         made.result(60)
-    found: list[Client] = [Produces(bootstrap, "lines"), Administers(bootstrap, "short")]
+    clients: list[Client] = [Produces(bootstrap, "lines"), Administers(bootstrap, "short")]
     for protocol in ("classic", "consumer"):
         group = Group("lines", protocol)
-        found += [Reads(bootstrap, group, stays) for stays in (True, False)]
-    return [*found, Transacts(bootstrap, "sums"), ReadsCommitted(bootstrap, "sums")]
+        clients += [Reads(bootstrap, group, stays) for stays in (True, False)]
+    return [*clients, Transacts(bootstrap, "sums"), ReadsCommitted(bootstrap, "sums")]
 
 
 def end(clients: list[Client]) -> None:

@@ -20,15 +20,15 @@ def test_noise_and_peaks_are_no_growth(values: list[float], peaks: set[int]) -> 
 @given(st.lists(VALUES, min_size=200, max_size=200), st.floats(0.3, 3))
 def test_a_slow_leak_is_growth(values: list[float], leak: float) -> None:
     grown = [value + leak * number for number, value in enumerate(values)]
-    found = growth_of("memory", TIMES, grown)
-    assert not found.is_flat
-    assert found.per_hour == pytest.approx(leak * 240, rel=0.3)
+    growth = growth_of("memory", TIMES, grown)
+    assert not growth.is_flat
+    assert growth.per_hour == pytest.approx(leak * 240, rel=0.3)
 
 
 def test_the_warm_up_is_left_out() -> None:
     values = [min(2.0 * number, 100) for number in range(200)]
-    found = growth_of("state", TIMES, values)
-    assert (found.gained, found.middle, found.least) == (0, 100, 100)
+    growth = growth_of("state", TIMES, values)
+    assert (growth.gained, growth.middle, growth.least) == (0, 100, 100)
 
 
 def test_a_series_that_shrinks_or_is_nothing_is_flat() -> None:
@@ -39,8 +39,8 @@ def test_a_series_that_shrinks_or_is_nothing_is_flat() -> None:
 
 def test_of_a_long_run_some_samples_are_enough() -> None:
     count = 10_000
-    found = growth_of("memory", list(map(float, range(count))), [float(n) for n in range(count)])
-    assert found.per_hour == pytest.approx(3600)
+    growth = growth_of("memory", list(map(float, range(count))), [float(n) for n in range(count)])
+    assert growth.per_hour == pytest.approx(3600)
 
 
 def test_growth_needs_samples() -> None:

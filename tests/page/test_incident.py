@@ -27,8 +27,8 @@ def document(name: str = GROUP) -> dict[str, object]:
 
 
 def lane(page: dict, kind: str, name: str = "") -> dict:  # type: ignore[type-arg]
-    found = [each for each in page["lanes"] if each["kind"] == kind and name in each["name"]]
-    return found[0]  # type: ignore[no-any-return]
+    lanes = [each for each in page["lanes"] if each["kind"] == kind and name in each["name"]]
+    return lanes[0]  # type: ignore[no-any-return]
 
 
 def state_at(lane: dict, time: int) -> dict:  # type: ignore[type-arg]

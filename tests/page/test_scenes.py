@@ -39,8 +39,8 @@ def shown(scene: Mapping[str, Any]) -> list[Step]:
 def test_a_scene_says_the_error_of_each_step(name: str) -> None:
     scene = scene_of(name)
     player = Player(scene)
-    found = [player.do(step)["errors"] for step in shown(scene)]
-    assert found == [step.get("errors", []) for step in shown(scene)]
+    errors = [player.do(step)["errors"] for step in shown(scene)]
+    assert errors == [step.get("errors", []) for step in shown(scene)]
 
 
 @pytest.mark.parametrize("name", NAMES)

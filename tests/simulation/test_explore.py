@@ -604,9 +604,9 @@ def test_a_counterexample_plays_as_a_scene(name: str) -> None:
     scene = json.loads(json.dumps(scene_of(story)))
     player = Player(scene)
     steps = [player.do(step) for step in scene["steps"] if not step.get("hidden")]
-    found = [each["response"] for step in steps for each in step["responses"]]
+    responses = [each["response"] for step in steps for each in step["responses"]]
     expected = [render(e.body, e.send.version) for e in story.lines if e.send and e.body]
-    assert found[: len(expected)] == expected
+    assert responses[: len(expected)] == expected
 
 
 def test_a_counterexample_with_several_brokers_cannot_be_played() -> None:

@@ -124,16 +124,16 @@ def test_a_broken_rule_violates_its_invariant(case: str, monkeypatch: pytest.Mon
     broken = BROKEN[case]
     monkeypatch.setattr(broken.owner, broken.name, broken.rule)
 
-    found = violation(broken.model, broken.invariant)
+    actual = violation(broken.model, broken.invariant)
 
-    assert found == f"{broken.invariant.name}: {broken.text}"
+    assert actual == f"{broken.invariant.name}: {broken.text}"
 
 
 def test_a_member_of_a_former_generation_commits_if_zookeeper_stores_offsets() -> None:
-    found = violation(groups.eager(True), FencedWritesNothing())
+    actual = violation(groups.eager(True), FencedWritesNothing())
 
     text = "OffsetCommit 1 input-0 generation 1 of a is acknowledged, although it is fenced"
-    assert found == f"FencedWritesNothing: {text}"
+    assert actual == f"FencedWritesNothing: {text}"
 
 
 class OffsetDeleter(Client):

@@ -141,7 +141,7 @@ def test_the_offsets_of_a_cell_are_the_rows_of_its_snapshot(tmp_path: Path) -> N
     bench.topic("a", 2)
     for _ in range(2):
         bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g/1"])
-    wanted = [
+    partitions = [
         {
             "partitionIndex": partition,
             "committedOffset": 7,
@@ -154,7 +154,7 @@ def test_the_offsets_of_a_cell_are_the_rows_of_its_snapshot(tmp_path: Path) -> N
         "groupId": "g/1",
         "generationIdOrMemberEpoch": -1,
         "memberId": "",
-        "topics": [{"name": "a", "partitions": wanted}],
+        "topics": [{"name": "a", "partitions": partitions}],
     }
     bench.request("OFFSET_COMMIT", 8, commit)
     rows = offsets_snapshot.rows_of_cell("bench", bench.cell.columns()["groups"])

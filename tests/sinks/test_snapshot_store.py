@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 
 
 def names(directory: Path) -> list[int]:
-    return [found.batch for found in snapshot_store.list_all(directory)]
+    return [snapshot_manifest.batch for snapshot_manifest in snapshot_store.list_all(directory)]
 
 
 def test_a_snapshot_is_a_directory_with_all_its_content(tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ def test_after_kill_9_of_the_writer_the_newest_snapshot_is_complete(tmp_path: Pa
             os.kill(writer.pid, signal.SIGKILL)
             printed = writer.stdout.read().splitlines()
             assert writer.wait(PATIENCE_S) == -signal.SIGKILL
-        found = snapshot_store.list_all(tmp_path)
-        assert 1 <= len(found) <= 5
-        for each in found:
+        snapshot_manifests = snapshot_store.list_all(tmp_path)
+        assert 1 <= len(snapshot_manifests) <= 5
+        for each in snapshot_manifests:
             cells = snapshot_store.read_cells(tmp_path / each.name)
             assert cells["b"]["logs"] == each.batch.to_bytes(4, "big") * 20_000
-        assert found[-1].batch >= max(map(int, printed), default=newest + 1)
-        newest = found[-1].batch
+        assert snapshot_manifests[-1].batch >= max(map(int, printed), default=newest + 1)
+        newest = snapshot_manifests[-1].batch
     assert newest >= 3, "each has written one at least"
     written(tmp_path, newest + 1)
     hidden = [each for each in tmp_path.rglob(".*") if each.name != ".lock"]

@@ -18,7 +18,7 @@ def test_packs_keep_each_event_and_the_order_of_each_cell(
         for number, (cell, size) in enumerate(given_rows)
     ]
     packs = list(in_packs(iter(rows), events_max))
-    sent, found = defaultdict(list), defaultdict(list)
+    sent, actual = defaultdict(list), defaultdict(list)
     for row in rows:
         sent[row.key, row.partition].append(row.value)
     for pack in packs:
@@ -26,8 +26,8 @@ def test_packs_keep_each_event_and_the_order_of_each_cell(
         assert len(documents) <= events_max
         position = rows.index(next(row for row in rows if row.value == documents[0]))
         assert pack.id == rows[position].id
-        found[pack.key, pack.partition] += documents
-    assert found == sent
+        actual[pack.key, pack.partition] += documents
+    assert actual == sent
     if events_max == 1:
         assert packs == rows
 
@@ -41,5 +41,5 @@ def test_a_full_pack_is_written_before_the_next_event_is_read() -> None:
 def test_packs_are_limited_by_bytes() -> None:
     sizes = [PACK_BYTES_MAX // 2, PACK_BYTES_MAX // 2, 1, PACK_BYTES_MAX + 1, 1, 1]
     packs = in_packs((NewRow("a", b"x" * size, 0) for size in sizes), 100)
-    found = [[len(document) for document in unpacked(pack.value)] for pack in packs]
-    assert found == [sizes[:2], sizes[2:3], sizes[3:4], sizes[4:]]
+    actual = [[len(document) for document in unpacked(pack.value)] for pack in packs]
+    assert actual == [sizes[:2], sizes[2:3], sizes[3:4], sizes[4:]]

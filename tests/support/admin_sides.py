@@ -134,12 +134,12 @@ def _call(
             deadline = time.monotonic() + looked_for_s
             while True:
                 expected = pool.submit(real, number, step)
-                found = response_to(ours, step)
+                response = response_to(ours, step)
                 is_over = not LOOKS.match(step.method) or time.monotonic() > deadline
-                if expected.result() == found or is_over:
+                if expected.result() == response or is_over:
                     break
                 time.sleep(AGAIN_S)
-            yield Found(step, expected.result(), found)
+            yield Found(step, expected.result(), response)
 
 
 def differing(found: Iterable[Found]) -> list[str]:

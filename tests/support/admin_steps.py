@@ -37,10 +37,10 @@ def wait_for_coordinator(bootstrap: str) -> None:
 
     def is_there(group: str) -> bool:
         with client_at(bootstrap) as client:
-            found = client.call("FIND_COORDINATOR", 2, key=group, keyType=0)
-        if found["errorCode"]:
+            response = client.call("FIND_COORDINATOR", 2, key=group, keyType=0)
+        if response["errorCode"]:
             return False
-        with Client(Address(found["host"], found["port"])) as client:
+        with Client(Address(response["host"], response["port"])) as client:
             beat = client.call("HEARTBEAT", 3, groupId=group, generationId=1, memberId="nobody")
         return bool(beat["errorCode"] == Error.UNKNOWN_MEMBER_ID)
 

@@ -167,13 +167,13 @@ class BenchNetwork:
 def _records(
     body: dict[str, Any], contents: Mapping[str, ProducerRecord]
 ) -> dict[tuple[str, int], Records]:
-    found = {}
+    records = {}
     for topic in body["responses"]:
         for response in topic["partitions"]:
             if response["batches"]:
                 name = topic.get("topic") or topic["topicId"]
-                found[name, response["partitionIndex"]] = records_of(response, contents)
-    return found
+                records[name, response["partitionIndex"]] = records_of(response, contents)
+    return records
 
 
 def records_of(response: Mapping[str, Any], contents: Mapping[str, ProducerRecord]) -> Records:

@@ -91,25 +91,25 @@ class Cells:
         name, document = row
         rows = self.cells[name].handle(document, Position(0, self._offset))
         self._offset += 1
-        found = []
+        result = []
         for output in rows:
             if output.topic == outputs.REQUESTS:
-                found.append(((output.key or b"").decode(), output.value or b""))
-                self.reported[kind_of(found[-1])] += 1
+                result.append(((output.key or b"").decode(), output.value or b""))
+                self.reported[kind_of(result[-1])] += 1
                 continue
             self.out.append(output)
             if output.topic == outputs.RESPONSES:
                 assert output.id not in self.responses, f"{output.id} is answered twice"
                 self.responses[output.id] = msgspec.json.decode(output.value or b"")
-        return found
+        return result
 
     def reshard(self, brokers: dict[str, list[int]]) -> str | None:
         """Put other cells in the place of these; gives back why not, where it cannot be now."""
         held = brokers or {self.settings.name: self.settings.brokers}
         former = {name: cell.columns() for name, cell in self.cells.items()}
-        found = resharded(former, held)
-        if isinstance(found, str):
-            return found
+        result = resharded(former, held)
+        if isinstance(result, str):
+            return result
         before = next(iter(self.cells.values())).settings
         self.cells = {
             name: Cell(
@@ -118,7 +118,7 @@ class Cells:
                 ),
                 columns,
             )
-            for name, columns in found.items()
+            for name, columns in result.items()
         }
         for cell in self.cells.values():
             hold(cell)
@@ -130,14 +130,14 @@ class Cells:
 
     def durable(self) -> dict[str, Any]:
         """The durable items of all cells, by table and key; each is in one cell alone."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for cell in self.cells.values():
             columns = cell.columns()
             for name in DURABLE:
                 items = msgspec.msgpack.decode(columns[name]) if columns[name] else {}
-                assert not found.keys() & {f"{name}:{key}" for key in items}
-                found.update({f"{name}:{key}": item for key, item in items.items()})
-        return found
+                assert not result.keys() & {f"{name}:{key}" for key in items}
+                result.update({f"{name}:{key}": item for key, item in items.items()})
+        return result
 
     def earliest(self) -> int | None:
         """The first deadline of any cell, in ms since 1970."""

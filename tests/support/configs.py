@@ -137,31 +137,31 @@ def assert_soon_same(both: Both, *resources: tuple[int, str], **options: Any) ->
     The golden contains only changes since the previous call.
     """
     real, bench = both
-    found = describe(bench, *resources, includeSynonyms=True, **options)
+    actual = describe(bench, *resources, includeSynonyms=True, **options)
     before = real.seen.get(resources, [])
-    real.seen[resources] = found
+    real.seen[resources] = actual
 
     def applied() -> list[dict[str, Any]]:
         assert real.live is not None
         deadline = time.monotonic() + PATIENCE_S
         while True:
             reported = describe(real.live, *resources, includeSynonyms=True, **options)
-            if reported == found or time.monotonic() > deadline:
+            if reported == actual or time.monotonic() > deadline:
                 return changes(before, reported)
             time.sleep(0.02)
 
     requests = ["settings", [list(each) for each in resources], options]
-    assert changes(before, found) == real.track.response(requests, applied)
+    assert changes(before, actual) == real.track.response(requests, applied)
 
 
 def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return described resources with the order of their settings and those that differ."""
-    known = [each["configs"] for each in before] or [[]] * len(now)
+    configs = [each["configs"] for each in before] or [[]] * len(now)
     return [
         {
             **result,
             "configs": [each for each in result["configs"] if each not in of_before],
             "order": " ".join(each["name"] for each in result["configs"]),
         }
-        for result, of_before in zip(now, known, strict=True)
+        for result, of_before in zip(now, configs, strict=True)
     ]

@@ -62,8 +62,10 @@ class Workers:
         members = {}
         for name, items in self.running.items():
             of_it = Assignment(assigned=tuple(items), config_offset=self.offset, leader="l")
-            given = WorkerState(f"http://{name}", self.offset + ahead, of_it if items else None)
-            members[name] = encode_state(given, self.protocol)
+            worker_state = WorkerState(
+                f"http://{name}", self.offset + ahead, of_it if items else None
+            )
+            members[name] = encode_state(worker_state, self.protocol)
         return {
             "round": self.round,
             "maxDelayMs": self.max_delay_ms,

@@ -52,9 +52,9 @@ class ConsumerBench(Bench):
         }
 
     def group(self) -> ConsumerGroup:
-        found = groups.find(self.cell.tables.of(1), GROUP)
-        assert isinstance(found, ConsumerGroup)
-        return found
+        consumer_group = groups.find(self.cell.tables.of(1), GROUP)
+        assert isinstance(consumer_group, ConsumerGroup)
+        return consumer_group
 
     def state(self) -> str:
         return str(self.describe()["groupState"])

@@ -110,8 +110,8 @@ class Coordinators:
     def init(self) -> dict[str, Any] | None:
         body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
         response = self.send("INIT_PRODUCER_ID", 4, body, self.coordinator(TRANSACTIONS))
-        found: dict[str, Any] | None = self.response(response)
-        return found
+        result: dict[str, Any] | None = self.response(response)
+        return result
 
     def transaction(self, offset: int) -> str | None:
         """A transaction that commits an offset of the group; the id of its EndTxn.

@@ -44,7 +44,7 @@ def name_of(page: Path) -> str:
 
 def commands(page: Path) -> list[Command]:
     """The commands of a page's blocks, fenced or indented."""
-    found = []
+    result = []
     for number, language, lines in _blocks(page.read_text(encoding="utf-8").splitlines()):
         joined = ""
         for offset, line in enumerate(lines):
@@ -53,9 +53,9 @@ def commands(page: Path) -> list[Command]:
             joined += line.removesuffix("\\").strip() + " "
             if not line.endswith("\\"):
                 text = re.sub(r"\s+#\s.*$", "", joined).strip().removeprefix("$ ")
-                found.append(Command(name_of(page), number + offset, text))
+                result.append(Command(name_of(page), number + offset, text))
                 joined = ""
-    return found
+    return result
 
 
 def outputs(page: Path) -> Iterator[tuple[list[str], list[str]]]:
@@ -86,8 +86,8 @@ def plain(text: str) -> str:
 
 def the_command(page: str, start: str) -> Command:
     """The only command of a page that begins so."""
-    (found,) = (each for each in commands(ROOT / page) if each.text.startswith(start))
-    return found
+    (command,) = (each for each in commands(ROOT / page) if each.text.startswith(start))
+    return command
 
 
 def inline(page: Path) -> list[Command]:

@@ -55,13 +55,13 @@ def _serve(
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = connection.recv(size - len(found))
+    result = b""
+    while len(result) < size:
+        part = connection.recv(size - len(result))
         if not part:
             raise EOFError
-        found += part
-    return found
+        result += part
+    return result
 
 
 def framed(data: bytes) -> bytes:

@@ -68,8 +68,8 @@ def quiet() -> RecordingBench:
     beat = {"groupId": "modern", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 60_000}
     beat |= {"subscribedTopicNames": ["orders"], "topicPartitions": []}
     bench.request("CONSUMER_GROUP_HEARTBEAT", 1, beat)
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    bench.request("FETCH", 13, wanted, sessionEpoch=0, maxWaitMs=0, topicId=topic_id)
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    bench.request("FETCH", 13, partition, sessionEpoch=0, maxWaitMs=0, topicId=topic_id)
     bench.request("FIND_COORDINATOR", 4, keyType=1, coordinatorKeys=[TRANSACTION])
     init = {"transactionalId": TRANSACTION, "transactionTimeoutMs": 900_000}
     init |= {"producerId": -1, "producerEpoch": -1}

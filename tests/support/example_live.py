@@ -59,12 +59,12 @@ def halves() -> tuple[list[TopicLine], list[TopicLine]]:
 def in_partitions(topic: str, lines: Iterable[TopicLine], partitions: int) -> list[TopicLine]:
     """Rows with their partition and offset in a topic; those of a cluster are in one partition."""
     ends: Counter[int] = Counter()
-    found = []
+    topic_lines = []
     for line in lines:
         number = list(CLUSTERS).index(line.cluster) % partitions
-        found.append(line._replace(source=f"{topic}/{number}", offset=ends[number]))
+        topic_lines.append(line._replace(source=f"{topic}/{number}", offset=ends[number]))
         ends[number] += 1
-    return found
+    return topic_lines
 
 
 def send(client: ClientProperties, topic: str, lines: Iterable[TopicLine], partitions: int) -> None:

@@ -63,8 +63,8 @@ class FetchClient:
                 self.high_watermarks[partition] = responded.high_watermark
                 self.errors[partition] = responded.error_code
                 if responded.batches:
-                    wanted = self.wanted[partition].fetch_offset
-                    assert responded.batches[0].base_offset == wanted, partition
+                    fetch_offset = self.wanted[partition].fetch_offset
+                    assert responded.batches[0].base_offset == fetch_offset, partition
                     self.move(partition, responded.batches[-1].last_offset + 1)
         return verdict
 
@@ -87,6 +87,6 @@ def cache(bench: Bench) -> SessionCache:
 
 
 def session(bench: Bench, session_id: int) -> FetchSession:
-    found = cache(bench).session(session_id)
-    assert found is not None, session_id
-    return found
+    actual = cache(bench).session(session_id)
+    assert actual is not None, session_id
+    return actual

@@ -34,11 +34,11 @@ def gateway(
 
 def _addresses(process: "subprocess.Popen[str]", words: tuple[str, ...]) -> dict[int, Address]:
     count = int(words[words.index("--brokers") + 1]) if "--brokers" in words else 1
-    found: dict[int, Address] = {}
+    addresses: dict[int, Address] = {}
     assert process.stderr is not None
     for line in process.stderr:
         if match := re.search(r"broker (\d+) at (\S+):(\d+)", line):
-            found[int(match[1])] = Address(match[2], int(match[3]))
-        if len(found) == count:
-            return found
+            addresses[int(match[1])] = Address(match[2], int(match[3]))
+        if len(addresses) == count:
+            return addresses
     raise AssertionError(f"ended with {process.wait(TIMEOUT_S)}")

@@ -132,8 +132,8 @@ class Client:
     ) -> dict[str, Any]:
         """Send a request and return its response; `fields` as `request_body` takes them."""
         correlation_id = self.send(api, version, body, **fields)
-        found, response = decode_response(API_KEYS[api], version, self.receive())
-        assert found == correlation_id
+        actual, response = decode_response(API_KEYS[api], version, self.receive())
+        assert actual == correlation_id
         return response
 
     def send(
@@ -181,13 +181,13 @@ class Client:
         return bool(ready.poll(within_ms))
 
     def _exactly(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self._socket.recv(size - len(found))
+        result = b""
+        while len(result) < size:
+            part = self._socket.recv(size - len(result))
             if not part:
                 raise ConnectionError("the gateway has closed the connection")
-            found += part
-        return found
+            result += part
+        return result
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Create a topic; gives back its id. `configs` have `_` for `.`."""
@@ -215,28 +215,28 @@ class Client:
     ) -> dict[str, Any]:
         """Produce a record set; returns the partition's response."""
         response = self.call("PRODUCE", 9, produce_body(topic, records, partition, acks))
-        found: dict[str, Any] = response["responses"][0]["partitionResponses"][0]
-        return found
+        partition_response: dict[str, Any] = response["responses"][0]["partitionResponses"][0]
+        return partition_response
 
     def fetch(
         self, topic: str, offset: int, partition: int = 0, max_bytes: int = 1 << 20
     ) -> dict[str, Any]:
         """Fetch from an offset; returns the partition's response."""
-        wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": max_bytes}
-        found: dict[str, Any] = self.call(
-            "FETCH", 12, wanted, maxBytes=max_bytes, sessionEpoch=-1, topic=topic
+        part = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": max_bytes}
+        result: dict[str, Any] = self.call(
+            "FETCH", 12, part, maxBytes=max_bytes, sessionEpoch=-1, topic=topic
         )["responses"][0]["partitions"][0]
-        return found
+        return result
 
     def list_offset(
         self, topic: str, timestamp: int, partition: int = 0, isolation_level: int = 0
     ) -> dict[str, Any]:
         """ListOffsets; returns the partition's response."""
-        wanted = {"partitionIndex": partition, "timestamp": timestamp}
-        topics = [{"name": topic, "partitions": [wanted]}]
+        part = {"partitionIndex": partition, "timestamp": timestamp}
+        topics = [{"name": topic, "partitions": [part]}]
         body = {"replicaId": -1, "isolationLevel": isolation_level, "topics": topics}
-        found: dict[str, Any] = self.call("LIST_OFFSETS", 7, body)["topics"][0]["partitions"][0]
-        return found
+        result: dict[str, Any] = self.call("LIST_OFFSETS", 7, body)["topics"][0]["partitions"][0]
+        return result
 
 
 def client_at(bootstrap: str) -> Client:

@@ -210,14 +210,14 @@ class Clients:
         self, version: int, broker: int, body: dict[str, Any], response: dict[str, Any]
     ) -> None:
         session_id = response.get("sessionId", 0)
-        known = [s for s in self.sessions if (s.broker, s.session_id) == (broker, session_id)]
+        sessions = [s for s in self.sessions if (s.broker, s.session_id) == (broker, session_id)]
         if response.get("errorCode", 0):
             requested = body["sessionId"]
             self.sessions = [s for s in self.sessions if s.session_id != requested]
-        elif session_id and not known:
+        elif session_id and not sessions:
             self.sessions = [*self.sessions, FetchSession(broker, session_id, 1, version)][-6:]
-        elif known and body["sessionEpoch"] > 0:
-            known[0].epoch = body["sessionEpoch"] + 1
+        elif sessions and body["sessionEpoch"] > 0:
+            sessions[0].epoch = body["sessionEpoch"] + 1
 
     def _learn_consumer(self, body: dict[str, Any], response: dict[str, Any]) -> None:
         member_id = response["memberId"] or body["memberId"]

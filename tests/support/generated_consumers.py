@@ -63,10 +63,10 @@ def _identity(member: Consumer) -> dict[str, Any]:
 
 def _member(t: RequestGenerator) -> Consumer:
     """Return a known member, or a stranger; sometimes with a wrong epoch or a wrong name."""
-    known = t.clients.consumers
-    if not known or t.choice.one_in(20):
+    consumers = t.clients.consumers
+    if not consumers or t.choice.one_in(20):
         return Consumer(CONSUMER_GROUP, "stranger", t.choice.of([None, "i", "j"]), 1)
-    member = t.choice.of(known[::-1])
+    member = t.choice.of(consumers[::-1])
     if t.choice.one_in(10):
         epoch = member.epoch + t.choice.of([-1, 1])
         instance = t.choice.of([member.instance, "i"])

@@ -29,8 +29,8 @@ def clean_a_log(t: RequestGenerator) -> None:
             log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
             if log is None or log.segments or log.last_stable_offset < log.cleaned_to + GROWN:
                 continue
-            found = list(batches_from(tables.of(broker), log, log.log_start_offset))
-            below = [b.header() for b in found if b.last_offset < log.last_stable_offset]
+            batches = list(batches_from(tables.of(broker), log, log.log_start_offset))
+            below = [b.header() for b in batches if b.last_offset < log.last_stable_offset]
             aborted = [b.last_offset for b in below if b.is_control][::2]
             place = (topic.topic_id, number, log.last_stable_offset)
             left = LogCleaned(*place, below[::-2][::-1], aborted)
@@ -72,10 +72,10 @@ def intervene(t: RequestGenerator) -> None:
 
 def lose_a_broker(t: RequestGenerator) -> None:
     """A leader stops with unreplicated data, or a follower misses deletions or sealed segments."""
-    known = [topic for topic in map(t.clients.topic, TOPICS) if topic is not None]
+    topics = [topic for topic in map(t.clients.topic, TOPICS) if topic is not None]
     copied = [
         (topic.name, number, partition)
-        for topic in known
+        for topic in topics
         for number, partition in enumerate(topic.partitions)
         if len(partition.replicas) > 1 and partition.leader >= 0
     ]
@@ -101,7 +101,7 @@ def lose_a_broker(t: RequestGenerator) -> None:
         t.clients.now += 15_000
         t.clients.intervene("tick")
     if what == 0:
-        wanted = [{"partitionIndex": partition, "offset": -1}]
-        t.send(21, leader, {"topics": [{"name": name, "partitions": wanted}], "timeoutMs": 100})
+        partitions = [{"partitionIndex": partition, "offset": -1}]
+        t.send(21, leader, {"topics": [{"name": name, "partitions": partitions}], "timeoutMs": 100})
     for broker in followers:
         t.clients.intervene("rejoin-broker", broker=broker)

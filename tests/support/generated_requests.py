@@ -76,7 +76,7 @@ def produce(t: RequestGenerator) -> None:
 def fetch(t: RequestGenerator) -> None:
     """A fetch without a session, one that makes a session, or one that goes on with it."""
     name, partition = t.place()
-    wanted = {
+    part = {
         "partition": partition,
         "fetchOffset": t.choice.of([0, 0, 1, 2, 3, 5, 8, 40]),
         "partitionMaxBytes": t.choice.of([1000, 50]),
@@ -84,7 +84,7 @@ def fetch(t: RequestGenerator) -> None:
     }
     session_id, epoch, version = 0, t.choice.of([0, 0, -1]), t.choice.of([17, 12, 13])
     broker = t.clients.leader(name, partition)
-    topics = [{"topic": name, "topicId": t.clients.topic_id(name), "partitions": [wanted]}]
+    topics = [{"topic": name, "topicId": t.clients.topic_id(name), "partitions": [part]}]
     forgotten: list[dict[str, Any]] = []
     if t.clients.sessions and t.choice.below(3) > 0:
         session = t.choice.of(t.clients.sessions[::-1])
@@ -126,12 +126,12 @@ def look_up_offsets(t: RequestGenerator) -> None:
     epoch = 4 if t.choice.one_in(8) else -1
     timestamp = t.choice.of([-1, -2, -3, START + 2, -9])
     listed = {"partitionIndex": partition, "timestamp": timestamp, "currentLeaderEpoch": epoch}
-    wanted = {"partition": partition, "currentLeaderEpoch": epoch, "leaderEpoch": 0}
+    part = {"partition": partition, "currentLeaderEpoch": epoch, "leaderEpoch": 0}
     deleted = {"partitionIndex": partition, "offset": t.choice.of([-1, 1, 3, 50])}
     topics: dict[int, dict[str, Any]] = {
         2: {"name": name, "partitions": [listed]},
         21: {"name": name, "partitions": [deleted]},
-        23: {"topic": name, "partitions": [wanted]},
+        23: {"topic": name, "partitions": [part]},
         61: {"name": name, "partitionIndexes": [partition]},
     }
     body: dict[str, Any] = {"topics": [topics[key]]}
@@ -314,13 +314,13 @@ def sync(t: RequestGenerator) -> None:
 
 def _given(t: RequestGenerator, leader: Member) -> list[dict[str, Any]]:
     """A partition of `orders` for each member; now and then nonsense, or one for two."""
-    given = [
+    members = [
         {"memberId": each, "assignment": _assignment("orders", partition)}
         for partition, each in enumerate(leader.others)
     ]
-    if given and t.choice.one_in(8):
-        given[0]["assignment"] = t.choice.of(["QQ==", "", given[-1]["assignment"]])
-    return given
+    if members and t.choice.one_in(8):
+        members[0]["assignment"] = t.choice.of(["QQ==", "", members[-1]["assignment"]])
+    return members
 
 
 def live_in_group(t: RequestGenerator) -> None:
@@ -459,9 +459,9 @@ def marker_from_nowhere(t: RequestGenerator) -> None:
     if t.choice.one_in(3):
         topic = t.clients.topic(name)
         states = [{"brokerId": each} for each in t.clients.brokers]
-        wanted = {"partitionIndex": partition, "leaderEpoch": 0, "newIsrWithEpochs": states}
+        part = {"partitionIndex": partition, "leaderEpoch": 0, "newIsrWithEpochs": states}
         topic_id = topic.topic_id if topic is not None else "AAAAAAAAAAAAAAAAAAAAAA"
-        topics = [{"topicId": topic_id, "partitions": [{**wanted, "partitionEpoch": 0}]}]
+        topics = [{"topicId": topic_id, "partitions": [{**part, "partitionEpoch": 0}]}]
         body = {"brokerId": t.clients.leader(name, partition), "topics": topics}
         body["brokerEpoch"] = 0
         t.send(56, t.any_broker(), body)

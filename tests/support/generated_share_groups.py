@@ -28,11 +28,11 @@ def _beat(t: RequestGenerator, member: Consumer, **fields: Any) -> None:
 
 def share(t: RequestGenerator) -> None:
     """A member of a share group joins, sends a heartbeat, or leaves."""
-    known = t.clients.sharers
-    if not known or t.choice.one_in(4):
+    sharers = t.clients.sharers
+    if not sharers or t.choice.one_in(4):
         join(t)
         return
-    member = t.choice.of(known[::-1])
+    member = t.choice.of(sharers[::-1])
     if t.choice.one_in(12):
         epoch = member.epoch + t.choice.of([-1, 1])
         member = Consumer(member.group, t.choice.of([member.member_id, "x"]), None, epoch)
@@ -141,11 +141,11 @@ def share_records(t: RequestGenerator) -> None:
 def set_offsets(t: RequestGenerator) -> None:
     """A client reads, resets or deletes the offsets of a share group."""
     name = t.choice.of([*TOPICS, "nope"])
-    wanted = {"topicName": name, "partitions": [0, 1]}
+    topic = {"topicName": name, "partitions": [0, 1]}
     at = {"partitionIndex": t.choice.below(3), "startOffset": t.choice.below(9) - 1}
     group = t.choice.of([SHARE_GROUP] * 5 + GROUPS)
     bodies: dict[int, dict[str, Any]] = {
-        90: {"groups": [{"groupId": group, "topics": t.choice.of([None, [wanted]])}]},
+        90: {"groups": [{"groupId": group, "topics": t.choice.of([None, [topic]])}]},
         91: {"groupId": group, "topics": [{"topicName": name, "partitions": [at]}]},
         92: {"groupId": group, "topics": [{"topicName": name}]},
     }

@@ -52,11 +52,11 @@ def _beat(t: RequestGenerator, member: Consumer, **fields: Any) -> None:
 
 def work(t: RequestGenerator) -> None:
     """A member of a streams group joins, sends a heartbeat, commits, or leaves."""
-    known = t.clients.workers
-    if not known or t.choice.one_in(4):
+    workers = t.clients.workers
+    if not workers or t.choice.one_in(4):
         join(t)
         return
-    member = t.choice.of(known[::-1])
+    member = t.choice.of(workers[::-1])
     if t.choice.one_in(12):
         epoch = member.epoch + t.choice.of([-1, 1])
         name = t.choice.of([member.member_id, "x"])

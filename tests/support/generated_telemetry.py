@@ -12,10 +12,10 @@ def metrics(t: RequestGenerator) -> None:
     broker, instance_id = t.any_broker(), t.choice.of(INSTANCES)
     connection, key = t.choice.of(["s1", "s2"]), t.choice.of([71, 72])
     table = t.clients.cell.tables.client_instances
-    known = table.get(f"{broker}/client-instance/{instance_id}", ClientInstance)
+    instance = table.get(f"{broker}/client-instance/{instance_id}", ClientInstance)
     body = {"clientInstanceId": instance_id, "clientSoftwareName": t.choice.of(["one", "other"])}
     pushed = {
-        "subscriptionId": 0 if known is None else known.subscription_id,
+        "subscriptionId": 0 if instance is None else instance.subscription_id,
         "terminating": t.choice.one_in(3),
         "compressionType": t.choice.of([0, 4, 9]),
         "metricsSizeInBytes": t.choice.of([10, 2_000_000]),

@@ -88,8 +88,8 @@ def share_states(side: Side, group: str, *topics: str) -> None:
         beat = {**who, "memberEpoch": epoch, "subscribedTopicNames": None}
         response = call(side, "SHARE_GROUP_HEARTBEAT", 1, **beat)
         epoch = response["memberEpoch"]
-        given = (response["assignment"] or {}).get("topicPartitions")
-        return sum(len(each["partitions"]) for each in given or []) == count
+        topic_partitions = (response["assignment"] or {}).get("topicPartitions")
+        return sum(len(each["partitions"]) for each in topic_partitions or []) == count
 
     wait_until(has_all)
     call(side, "SHARE_GROUP_HEARTBEAT", 1, **who, memberEpoch=-1, subscribedTopicNames=None)

@@ -101,8 +101,8 @@ class GroupBench(Bench):
         return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     def response(self, request_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.responses[request_id]["response"]
-        return found
+        response: dict[str, Any] = self.responses[request_id]["response"]
+        return response
 
     def waits(self, request_id: str) -> bool:
         """Whether a request has not been answered yet."""

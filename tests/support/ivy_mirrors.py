@@ -6,9 +6,9 @@ from pathlib import Path
 from brokertwin.kafka_io.jars import JarSet
 
 
-def modules_of(wanted: JarSet) -> list[tuple[str, str, str]]:
+def modules_of(jar_set: JarSet) -> list[tuple[str, str, str]]:
     """Artifact requested by a set: organisation, module, revision."""
-    return [(wanted.organisation, wanted.module, wanted.revision), *wanted.also]
+    return [(jar_set.organisation, jar_set.module, jar_set.revision), *jar_set.also]
 
 
 def mirror(directory: Path, modules: Iterable[tuple[str, str, str]] = ()) -> Path:

@@ -53,8 +53,8 @@ class JavaWorker:
         """A PUT. Raises HTTPError, URLError, ConnectionError."""
         body = json.dumps(document).encode()
         headers = {"Content-Type": "application/json"}
-        wanted = Request(self._url(path), data=body, headers=headers, method="PUT")
-        with urlopen(wanted, timeout=RESPONSE_S):
+        request = Request(self._url(path), data=body, headers=headers, method="PUT")
+        with urlopen(request, timeout=RESPONSE_S):
             pass
 
     def requested(self, path: str) -> Any:

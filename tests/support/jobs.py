@@ -138,11 +138,11 @@ class JobBench:
     def replayed(self, name: str, rows: Iterable[TopicRow]) -> list[Output]:
         """What one cell in this process gives for rows of the request topic."""
         cell = Cell(self.cell_settings(name))
-        found: list[Output] = []
+        result: list[Output] = []
         for row in rows:
             if row.key == name.encode() and row.value is not None:
-                found.extend(cell.handle(row.value, row.position))
-        return found
+                result.extend(cell.handle(row.value, row.position))
+        return result
 
     def assert_live_run_equals_replay(self, *cells: str, is_done: bool = True) -> None:
         """Every topic holds exactly the rows that one process gives, each in its order.

@@ -88,7 +88,9 @@ class LiveMachines:
         self.now += TRIGGER_MS
         facts = self.facts.read()
         of_cluster = facts[CLUSTER]
-        for_replicas = parts_for_replicas(of_cluster, {each.line.broker for each in exchanges})
+        for_replicas = parts_for_replicas(
+            of_cluster, {each.line.broker for each in exchanges}, self.now
+        )
         is_partial = for_replicas is not REPLICATION.parts_of
         new = learned(CLUSTER, SOURCE, exchanges, of_cluster, self.now, is_partial)
         self.facts.write(list(new))
@@ -216,8 +218,8 @@ class LiveTopics:
     def rows_in_state(self, table: EntityTable) -> list[dict[str, Any]]:
         """The rows of a table in the state; each entity has its own."""
         states = self._states.items()
-        found = [row_of(key, LiveEntity(key, each).machine) for (_, key), each in states]
-        return [row.values for row in found if row is not None and row.table is table]
+        rows = [row_of(key, LiveEntity(key, each).machine) for (_, key), each in states]
+        return [row.values for row in rows if row is not None and row.table is table]
 
     def table(self, name: str) -> list[dict[str, Any]]:
         return [msgspec.json.decode(each) for each in self.rows[name].values() if each is not None]

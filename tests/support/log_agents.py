@@ -31,10 +31,10 @@ def shipped(
 
 
 def _has_rsyslog() -> bool:
-    found = shutil.which("rsyslogd")
-    if found is None:
+    actual = shutil.which("rsyslogd")
+    if actual is None:
         return False
-    words = [found, "-N1", "-f", str(CONFIGURATION)]
+    words = [actual, "-N1", "-f", str(CONFIGURATION)]
     places = {
         "STATE": "/tmp",
         "REQUEST_LOG": "/tmp/x",

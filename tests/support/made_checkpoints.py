@@ -39,9 +39,9 @@ FACTS = JobFacts(
 def bench() -> Bench:
     cell = Bench(offsets_topic_replication_factor=1)
     cell.topic("orders", 2)
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body = {"maxWaitMs": 2500, "minBytes": 1, "maxBytes": 1000}
-    cell.send("FETCH", 12, {**body, "topics": [{"topic": "orders", "partitions": [wanted]}]})
+    cell.send("FETCH", 12, {**body, "topics": [{"topic": "orders", "partitions": [partition]}]})
     return cell
 
 

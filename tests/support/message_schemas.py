@@ -48,15 +48,15 @@ class Renamed(NamedTuple):
 
 def messages(jar: Path) -> Messages:
     """The schemas of requests and responses in a jar."""
-    found = {}
+    result = {}
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():
             if name.startswith("common/message/") and name.endswith(".json"):
                 text = _REMARK.sub("", _COMMENT.sub("", archive.read(name).decode()))
                 message, _ = json.JSONDecoder().raw_decode(text.strip())
                 if "apiKey" in message:
-                    found[message["apiKey"], message["type"]] = message
-    return found
+                    result[message["apiKey"], message["type"]] = message
+    return result
 
 
 def _range(versions: str | None) -> range:
@@ -71,16 +71,16 @@ def _range(versions: str | None) -> range:
 def _fields(message: Message, own: Iterable[Message], version: int) -> dict[Place, Message]:
     """The fields of a struct in a version, in the order in which they are written."""
     structs = {each["name"]: each["fields"] for each in message.get("commonStructs", ())}
-    found: dict[Place, Message] = {}
+    fields: dict[Place, Message] = {}
     for field in own:
         if version not in _range(field.get("versions", "0+")):
             continue
         inner = field.get("fields") or structs.get(field["type"].removeprefix("[]"), ())
         is_tagged = version in _range(field.get("taggedVersions"))
-        position = sum(kind == "position" for kind, _ in found)
+        position = sum(kind == "position" for kind, _ in fields)
         place = ("tag", field["tag"]) if is_tagged else ("position", position)
-        found[place] = {**field, "fields": inner, "type": _CLASS.sub("", field["type"])}
-    return found
+        fields[place] = {**field, "fields": inner, "type": _CLASS.sub("", field["type"])}
+    return fields
 
 
 def _pairs(
@@ -114,14 +114,14 @@ def renamed(release: str, old: Messages, new: Messages) -> Iterator[Renamed]:
         if other is None:
             continue
         valid = _range(other["validVersions"])
-        found: dict[str, Renamed] = {}
+        actual: dict[str, Renamed] = {}
         for version in (each for each in _range(message["validVersions"]) if each in valid):
             pairs = _pairs(version, (message, message["fields"]), (other, other["fields"]))
             for before, after in pairs:
                 name = ".".join(before)
-                first = found[name].versions[0] if name in found else version
-                found[name] = Renamed(release, *place, (first, version), before, after)
-        yield from found.values()
+                first = actual[name].versions[0] if name in actual else version
+                actual[name] = Renamed(release, *place, (first, version), before, after)
+        yield from actual.values()
 
 
 def main(jars: list[Path]) -> None:

@@ -344,9 +344,11 @@ class Network:
     def _learn(self) -> None:
         response = self.bench.request("METADATA", 12, name=TOPIC)
         partitions = {}
-        for known in response["topics"][0]["partitions"]:
-            where = TopicPartition(TOPIC, known["partitionIndex"])
-            partitions[where] = PartitionInfo(where, known["leaderId"], known["leaderEpoch"])
+        for partition in response["topics"][0]["partitions"]:
+            where = TopicPartition(TOPIC, partition["partitionIndex"])
+            partitions[where] = PartitionInfo(
+                where, partition["leaderId"], partition["leaderEpoch"]
+            )
         nodes = {b["nodeId"]: Node(b["nodeId"], b["host"], b["port"]) for b in response["brokers"]}
         self.producer.update_metadata(
             MetadataSnapshot(nodes=nodes, partitions=partitions, topic_ids={TOPIC: self._topic_id})
@@ -357,29 +359,33 @@ class Network:
     def log(self, partition: int) -> dict[int, int]:
         """The records of a partition's log: their ids by their offsets, in order; no markers."""
         tables = self.bench.cell.tables
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         for broker in BROKERS:
             log = tables.logs.get(logs.log_key(broker, self._topic_id, partition), logs.Log)
             if log is not None:
                 for batch in logs.batches_from(tables.of(broker), log, 0):
                     names = (batch.locator or "").split(",")
                     if not batch.is_control:
-                        found |= {
+                        result |= {
                             batch.base_offset + at: int(name) for at, name in enumerate(names)
                         }
-        return found
+        return result
 
     def violations(self) -> list[str]:
         """Return violations of exactly-once, in-order delivery by one producer."""
-        found = [f"record {record} was told twice or never came" for record in self.reported_twice]
+        violations = [
+            f"record {record} was told twice or never came" for record in self.reported_twice
+        ]
         ended = self.acked.keys() | self.failed.keys()
-        found += [f"record {record} never ended" for record in self.sent.keys() - ended]
+        violations += [f"record {record} never ended" for record in self.sent.keys() - ended]
         for partition in range(PARTITIONS):
-            found += self._violations_of(partition, self.log(partition))
+            violations += self._violations_of(partition, self.log(partition))
         is_harmless = self.injected["expiries"] + self.injected["refusals"] == 0
         if is_harmless and not self._may_fail() and self.failed:
-            found.append(f"nothing expired or was refused, but these failed: {sorted(self.failed)}")
-        return found
+            violations.append(
+                f"nothing expired or was refused, but these failed: {sorted(self.failed)}"
+            )
+        return violations
 
     def _may_fail(self) -> bool:
         return self.is_shuffled or self.producer.config.retries < INT32_MAX
@@ -389,26 +395,26 @@ class Network:
         times = Counter(log)
         mine = [r for r, where in self.sent.items() if where.partition == partition]
         acked = [record for record in mine if record in self.acked]
-        found = [
+        violations = [
             f"record {record} is {times[record]} times in the log of {partition}"
             for record in acked
             if times[record] != 1
         ]
-        if not found and [record for record in log if record in self.acked] != acked:
-            found.append(f"partition {partition} is out of order: {log}")
-        found += [
+        if not violations and [record for record in log if record in self.acked] != acked:
+            violations.append(f"partition {partition} is out of order: {log}")
+        violations += [
             f"record {record} was acknowledged at {self.acked[record]}, not where it is"
             for record in acked
             if self.acked[record] >= 0 and placed.get(self.acked[record]) != record
         ]
-        found += [
+        violations += [
             f"record {record} failed for certain, but is in the log"
             for record in mine
             if record in self.failed
             and not self.failed[record].may_be_written
             and times[record] > 0
         ]
-        return found
+        return violations
 
 
 def _errors(response: dict[str, Any]) -> set[int]:

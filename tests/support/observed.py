@@ -40,5 +40,5 @@ def adopted(found: ObservedReplication) -> int:
 
 def snapshots(run: str) -> list[dict[str, Any]]:
     """Actual states at some moments of a run, read from the brokers and from their disks."""
-    found: list[dict[str, Any]] = json.loads((REQUEST_LOGS / run / "snapshots.json").read_text())
-    return found
+    document: list[dict[str, Any]] = json.loads((REQUEST_LOGS / run / "snapshots.json").read_text())
+    return document

@@ -68,9 +68,9 @@ class Stream:
 def values_of(client: Client, topic: str) -> list[bytes]:
     """The values of a topic of one partition, from its beginning."""
     end = client.list_offset(topic, -1)["offset"]
-    found: list[bytes] = []
-    while len(found) < end:
-        memory = MemoryRecords(client.fetch(topic, len(found))["records"])
+    values: list[bytes] = []
+    while len(values) < end:
+        memory = MemoryRecords(client.fetch(topic, len(values))["records"])
         while memory.has_next():
-            found += [record.value for record in memory.next_batch()]
-    return found
+            values += [record.value for record in memory.next_batch()]
+    return values

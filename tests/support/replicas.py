@@ -40,9 +40,9 @@ class Replicas:
         self.bench = bench or Bench(BROKERS)
         self.bench.settings.may_intervene = True
         given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
-        wanted = {"name": TOPIC, "configs": given, "numPartitions": -1, "replicationFactor": -1}
-        wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
-        response = self.bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
+        topic = {"name": TOPIC, "configs": given, "numPartitions": -1, "replicationFactor": -1}
+        topic["assignments"] = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
+        response = self.bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
         assert response["topics"][0]["errorCode"] == 0, response
         self.topic_id = str(response["topics"][0]["topicId"])
         self._waiting: list[str] = []
@@ -105,11 +105,11 @@ class Replicas:
         """Leader, in-sync set, eligible replicas and last known leader as sent to clients."""
         alive = next(each for each in self.bench.settings.brokers if not self.is_stopped(each))
         response = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, name=TOPIC, broker=alive)
-        found = response["topics"][0]["partitions"][0]
-        assert found["errorCode"] == 0
+        partition = response["topics"][0]["partitions"][0]
+        assert partition["errorCode"] == 0
         named = ("isrNodes", "eligibleLeaderReplicas", "lastKnownElr")
-        in_sync, elr, last = (list(found[name]) for name in named)
-        return found["leaderId"], in_sync, elr, last
+        in_sync, elr, last = (list(partition[name]) for name in named)
+        return partition["leaderId"], in_sync, elr, last
 
     def leave_only_the_leader(self) -> None:
         self.isolate(*(broker for broker in BROKERS if broker != self.partition().leader))
@@ -172,9 +172,9 @@ class Replicas:
 
     def leadership(self) -> Leadership:
         """The leader's progress data of its followers."""
-        found = self.bench.cell.tables.replication.get(self.leadership_key(), Leadership)
-        assert found is not None
-        return found
+        leadership = self.bench.cell.tables.replication.get(self.leadership_key(), Leadership)
+        assert leadership is not None
+        return leadership
 
     def latest(self, replica_id: int = -1) -> int:
         """End of the records that a client can read."""
@@ -202,20 +202,20 @@ class Replicas:
         body: dict[str, Any] = {"replicaId": replica, "maxWaitMs": 0, "minBytes": 1}
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
         if offset is not None:
-            wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
-            wanted |= {"logStartOffset": 0, "currentLeaderEpoch": leader_epoch}
-            body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
+            partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
+            partition |= {"logStartOffset": 0, "currentLeaderEpoch": leader_epoch}
+            body["topics"] = [{"topic": TOPIC, "partitions": [partition]}]
         leader = self.partition().leader
         return self.bench.request("FETCH", 12, body, broker=leader)
 
     def wish(self, isr: Iterable[int]) -> dict[str, Any]:
         """The leader's AlterPartition for an in-sync set."""
         partition = self.partition()
-        wanted = {
+        part = {
             "partitionIndex": 0,
             "leaderEpoch": partition.leader_epoch,
             "partitionEpoch": partition.partition_epoch,
             "newIsrWithEpochs": [{"brokerId": each} for each in isr],
         }
-        topics = [{"topicId": self.topic_id, "partitions": [wanted]}]
+        topics = [{"topicId": self.topic_id, "partitions": [part]}]
         return {"brokerId": partition.leader, "brokerEpoch": self.epoch(), "topics": topics}

@@ -56,14 +56,14 @@ def _shown(path: str, value: object) -> str:
 
 
 def fields(documents: Iterable[dict[str, Any]]) -> Fields:
-    found: Fields = defaultdict(lambda: defaultdict(set))
+    result: Fields = defaultdict(lambda: defaultdict(set))
     for document in documents:
         header = document["requestHeader"]
-        requested = found[f"{header['clientId']} {header['requestApiKeyName']}"]
+        requested = result[f"{header['clientId']} {header['requestApiKeyName']}"]
         requested[VERSION].add(str(header["requestApiVersion"]))
         for path, value in _leaves(document["request"], ""):
             requested[path].add(_shown(path, value))
-    return found
+    return result
 
 
 def _rendered(values: Iterable[str]) -> str:

@@ -279,7 +279,7 @@ def _settings(who: str, topic: str, group: str, **_: str) -> list[ApiRequest]:
 def _acls(who: str) -> list[ApiRequest]:
     about = {"principal": f"User:of-{who}", "host": "*", "operation": 3, "permissionType": 3}
     named = {"resourceType": 2, "resourceName": who, "resourcePatternType": 3}
-    wanted = {
+    acl = {
         "resourceTypeFilter": 2,
         "resourceNameFilter": who,
         "patternTypeFilter": 3,
@@ -288,11 +288,11 @@ def _acls(who: str) -> list[ApiRequest]:
         "operation": 1,
         "permissionType": 1,
     }
-    known = wanted | {"resourceNameFilter": None, "principalFilter": f"User:{who}"}
+    known = acl | {"resourceNameFilter": None, "principalFilter": f"User:{who}"}
     return [
         ApiRequest("CREATE_ACLS", "one", {"creations": [named | about]}),
         ApiRequest("DESCRIBE_ACLS", "its own", known),
-        ApiRequest("DELETE_ACLS", "one", {"filters": [wanted]}),
+        ApiRequest("DELETE_ACLS", "one", {"filters": [acl]}),
     ]
 
 
@@ -356,10 +356,10 @@ def _cluster(who: str, version: int, topic: str, topic_id: str, **_: str) -> lis
 
 
 def _metrics(who: str) -> list[ApiRequest]:
-    known = {"clientInstanceId": derive_uuid(who)}
+    fields = {"clientInstanceId": derive_uuid(who)}
     return [
-        ApiRequest("GET_TELEMETRY_SUBSCRIPTIONS", "its own", known),
-        ApiRequest("PUSH_TELEMETRY", "its own", known),
+        ApiRequest("GET_TELEMETRY_SUBSCRIPTIONS", "its own", fields),
+        ApiRequest("PUSH_TELEMETRY", "its own", fields),
     ]
 
 

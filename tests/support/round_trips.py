@@ -20,11 +20,11 @@ Records = dict[int, list[tuple[bytes, bytes]]]
 
 def records(count: int) -> Records:
     """Keys and values of every sort of bytes, some empty, some long."""
-    found: Records = {partition: [] for partition in range(PARTITIONS)}
+    result: Records = {partition: [] for partition in range(PARTITIONS)}
     for number in range(count):
         value = number.to_bytes(4, "big") * (number % 7) + bytes(range(number % 256))
-        found[number % PARTITIONS].append((b"key %d" % number, value))
-    return found
+        result[number % PARTITIONS].append((b"key %d" % number, value))
+    return result
 
 
 def in_turn(wanted: Records) -> Iterator[tuple[int, bytes, bytes]]:
@@ -72,24 +72,24 @@ def produce_with_confluent(bootstrap: str, topic: str, wanted: Records, **option
 
 def read_with_kafka_python(bootstrap: str, topic: str, count: int, **options: Any) -> Records:
     """Read this number of records from the start, and no further ones; offsets have no gap."""
-    found: Records = {partition: [] for partition in range(PARTITIONS)}
+    result: Records = {partition: [] for partition in range(PARTITIONS)}
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **options)
-    consumer.assign([kafka.TopicPartition(topic, partition) for partition in found])
+    consumer.assign([kafka.TopicPartition(topic, partition) for partition in result])
     consumer.seek_to_beginning()
     deadline = time.monotonic() + PATIENCE_S
-    while sum(map(len, found.values())) < count and time.monotonic() < deadline:
+    while sum(map(len, result.values())) < count and time.monotonic() < deadline:
         for batch in consumer.poll(timeout_ms=500).values():
             for record in batch:
-                assert record.offset == len(found[record.partition])
-                found[record.partition].append((record.key, record.value))
+                assert record.offset == len(result[record.partition])
+                result[record.partition].append((record.key, record.value))
     assert not consumer.poll(timeout_ms=300), "there is more than was produced"
     consumer.close()
-    return found
+    return result
 
 
 def read_with_confluent(bootstrap: str, topic: str, count: int, **options: Any) -> Records:
     """As `read_with_kafka_python`."""
-    found: Records = {partition: [] for partition in range(PARTITIONS)}
+    result: Records = {partition: [] for partition in range(PARTITIONS)}
     configuration = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -97,13 +97,13 @@ def read_with_confluent(bootstrap: str, topic: str, count: int, **options: Any) 
         **options,
     }
     consumer = confluent_kafka.Consumer(configuration)
-    consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in found])
+    consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in result])
     deadline = time.monotonic() + PATIENCE_S
-    while sum(map(len, found.values())) < count and time.monotonic() < deadline:
+    while sum(map(len, result.values())) < count and time.monotonic() < deadline:
         for record in consumer.consume(1000, 0.5):
             assert record.error() is None
-            assert record.offset() == len(found[record.partition()])
-            found[record.partition()].append((record.key(), record.value()))
+            assert record.offset() == len(result[record.partition()])
+            result[record.partition()].append((record.key(), record.value()))
     assert not consumer.consume(1, 0.3), "there is more than was produced"
     consumer.close()
-    return found
+    return result

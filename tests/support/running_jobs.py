@@ -66,8 +66,8 @@ class RunningJob:
         try:
             with runner.prepared(self.bench.settings, self.bench.broker_settings) as prepared:
                 self._placed.set()
-                given = self.bench.broker_settings
-                with Cleaning(prepared, given, lambda: self._spark).while_running():
+                broker_settings = self.bench.broker_settings
+                with Cleaning(prepared, broker_settings, lambda: self._spark).while_running():
                     runner.run(prepared, self._stop, session=self._spark)
         except Exception as error:  # noqa: BLE001 (the test's thread receives it)
             self._failure = error

@@ -225,10 +225,10 @@ def once(address: Address, steps: list[Step], clock: Clock) -> tuple[list[object
 def _transcript(address: Address, clock: Clock, steps: list[Step]) -> list[object]:
     """Play the steps again if they took so long that something has ended meanwhile."""
     for _ in range(20):
-        found, took_s = once(address, steps, clock)
+        result, took_s = once(address, steps, clock)
         if took_s < AT_ONCE_S:
             break
-    return found
+    return result
 
 
 def transcripts(address: Address, scenarios: Scenarios, clock: Clock) -> dict[str, list[object]]:

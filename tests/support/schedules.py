@@ -130,8 +130,8 @@ class Caller:
         """The partition in DescribeTopicPartitions, with its eligible leader replicas (KIP-966)."""
         body = {"topics": [{"name": TOPIC}], "responsePartitionLimit": 1}
         response = self.call(CONTROLLER, "DESCRIBE_TOPIC_PARTITIONS", 0, body)
-        found = response["topics"][0]["partitions"][0]
-        return {**found, "isrNodes": sorted(found["isrNodes"])}
+        partition = response["topics"][0]["partitions"][0]
+        return {**partition, "isrNodes": sorted(partition["isrNodes"])}
 
     def until_eligible(self, leader: int, in_sync: list[int], elr: list[int]) -> None:
         wanted = (leader, in_sync, elr)
@@ -196,8 +196,8 @@ class Caller:
         partition = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": timestamp}
         topics = [{"name": TOPIC, "partitions": [partition]}]
         response = self.call(broker, "LIST_OFFSETS", 8, {"replicaId": -1, "topics": topics})
-        found = response["topics"][0]["partitions"][0]
-        return {name: found[name] for name in ("errorCode", "offset", "leaderEpoch")}
+        part = response["topics"][0]["partitions"][0]
+        return {name: part[name] for name in ("errorCode", "offset", "leaderEpoch")}
 
     def epoch_end(self, broker: int, epoch: int) -> Body:
         partition = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": epoch}
@@ -208,16 +208,16 @@ class Caller:
         return dict(response["topics"][0]["partitions"][0])
 
     def fetch(self, broker: int) -> Body:
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
-        topics = [{"topic": TOPIC, "partitions": [wanted]}]
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+        topics = [{"topic": TOPIC, "partitions": [partition]}]
         body = {"maxBytes": 1 << 20, "sessionEpoch": -1, "topics": topics}
-        found = self.call(broker, "FETCH", 12, body)["responses"][0]["partitions"][0]
+        part = self.call(broker, "FETCH", 12, body)["responses"][0]["partitions"][0]
         named = ("errorCode", "highWatermark", "lastStableOffset", "logStartOffset")
-        return {**{name: found[name] for name in named}, "bytes": len(found["records"] or b"")}
+        return {**{name: part[name] for name in named}, "bytes": len(part["records"] or b"")}
 
     def elect(self, election_type: int, topic: str = TOPIC, partition: int = 0) -> Body:
-        wanted = [{"topic": topic, "partitions": [partition]}]
-        body = {"electionType": election_type, "topicPartitions": wanted, "timeoutMs": 30_000}
+        topics = [{"topic": topic, "partitions": [partition]}]
+        body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 30_000}
         return _rendered(self.call(CONTROLLER, "ELECT_LEADERS", 2, body))
 
     def reassign(self, replicas: list[int] | None) -> Body:

@@ -104,7 +104,7 @@ def secured_gateway(directory: Path, **settings: str) -> Iterator[Secured]:
 
 @contextmanager
 def secured_kafka(directory: Path) -> Iterator[Secured]:
-    given = {**stores(directory), "ssl.keystore.location": str(directory / "localhost.pem")}
+    settings = {**stores(directory), "ssl.keystore.location": str(directory / "localhost.pem")}
     quoted = PASSWORD.replace('"', '\\"')
     login = f'{PLAIN_MODULE} required username="broker" password="b" user_broker="b"'
     login = f'{login} user_{ALICE}="{quoted}"'
@@ -112,7 +112,7 @@ def secured_kafka(directory: Path) -> Iterator[Secured]:
     try:
         bootstrap = broker.start(
             {
-                **given,
+                **settings,
                 **GROUPS,
                 "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
                 "listener.name.client.plain.sasl.jaas.config": f"{login};",

@@ -22,8 +22,8 @@ def settle(client: Client) -> None:
     request = {"resources": [resource | {"configurationKeys": [KEY]}]}
 
     def seen() -> str:
-        (found,) = client.call("DESCRIBE_CONFIGS", 4, request)["results"]
-        return str(found["configs"][0]["value"])
+        (result,) = client.call("DESCRIBE_CONFIGS", 4, request)["results"]
+        return str(result["configs"][0]["value"])
 
     value = str(FIRST + (int(seen()) + 1 - FIRST) % 1000)
     configs = [{"name": KEY, "configOperation": SET, "value": value}]

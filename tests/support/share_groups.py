@@ -36,9 +36,9 @@ class ShareBench(Bench):
         return {names[each["topicId"]]: sorted(each["partitions"]) for each in places}
 
     def group(self) -> ShareGroup | None:
-        found = groups.find(self.cell.tables.of(1), GROUP)
-        assert found is None or isinstance(found, ShareGroup)
-        return found
+        share_group = groups.find(self.cell.tables.of(1), GROUP)
+        assert share_group is None or isinstance(share_group, ShareGroup)
+        return share_group
 
     def states(self) -> list[str]:
         return [key for key in self.cell.tables.groups.keys("1/") if "/share-state/" in key]

@@ -25,9 +25,9 @@ def read_committed(bootstrap: str, topic: str, expected: int) -> list[ProducerRe
     """Read at least this number of records from the start, and those of another half second."""
     fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
     group = ConsumerConfig(group_id=f"{topic}-{next(GROUPS)}")
-    found: list[ProducerRecord] = []
+    records: list[ProducerRecord] = []
     with Consumer(bootstrap, group, [topic], fetches) as reader:
-        while len(found) < expected:
-            found += [message for *_, message in reader.poll(1_000)]
-        found += [message for *_, message in reader.poll(500)]
-    return found
+        while len(records) < expected:
+            records += [message for *_, message in reader.poll(1_000)]
+        records += [message for *_, message in reader.poll(500)]
+    return records

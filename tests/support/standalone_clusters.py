@@ -50,12 +50,12 @@ class Standalone(NamedTuple):
 
 
 def _executors_of(node: "subprocess.Popen[bytes]") -> list[psutil.Process]:
-    found = []
+    processes = []
     for each in psutil.Process(node.pid).children() if node.poll() is None else ():
         with suppress(psutil.Error):
             if any(EXECUTOR in word for word in each.cmdline()):
-                found.append(each)
-    return found
+                processes.append(each)
+    return processes
 
 
 @contextmanager
@@ -66,10 +66,10 @@ def standalone(directory: Path) -> Iterator[Standalone]:
     """
     port = str(free_port())
     url = f"spark://{HOST}:{port}"
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    command = [str(Path(found.origin).parent / "bin" / "spark-class")]
+    actual = importlib.util.find_spec("pyspark")
+    assert actual is not None
+    assert actual.origin is not None
+    command = [str(Path(actual.origin).parent / "bin" / "spark-class")]
     node = ["--host", HOST, "--webui-port", "0"]
     starts = [[f"{DEPLOY}.master.Master", *node, "--port", port]]
     for name in WORKERS:

@@ -9,8 +9,8 @@ def something_of_every_kind() -> Bench:
     bench = Bench()
     bench.topic("orders", 2)
     bench.request("PRODUCE", 9, acks=-1, name="orders", index=1, batches=[BATCH])
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
-    fetch = {"sessionEpoch": 0, "topics": [{"topic": "orders", "partitions": [wanted]}]}
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+    fetch = {"sessionEpoch": 0, "topics": [{"topic": "orders", "partitions": [partition]}]}
     bench.request("FETCH", 12, fetch, maxWaitMs=0)
     bench.request("FETCH", 12, fetch, sessionEpoch=-1, maxWaitMs=500, minBytes=1)
     bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])

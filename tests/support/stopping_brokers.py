@@ -89,9 +89,9 @@ def read_all(gateway: Running, **options: Any) -> list[bytes]:
     places = [kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     consumer.assign(places)
     ends = consumer.end_offsets(places)
-    found: list[bytes] = []
+    result: list[bytes] = []
     while any(consumer.position(place) < ends[place] for place in places):
         for records in consumer.poll(timeout_ms=1000).values():
-            found += [record.value for record in records]
+            result += [record.value for record in records]
     consumer.close()
-    return found
+    return result

@@ -74,11 +74,11 @@ class StreamsBench(Bench):
     """
 
     def __init__(self, delay_ms: int = 0, **settings: Any) -> None:
-        given = {
+        options = {
             "group.streams.initial.rebalance.delay.ms": str(delay_ms),
             **settings.pop("given", {}),
         }
-        super().__init__(**{"offsets_topic_num_partitions": 1, "given": given, **settings})
+        super().__init__(**{"offsets_topic_num_partitions": 1, "given": options, **settings})
         self.topic("foo", 4)
         self.topic("bar", 2)
         self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=[GROUP])
@@ -105,9 +105,9 @@ class StreamsBench(Bench):
         return self.request("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
 
     def group(self) -> StreamsGroup:
-        found = groups.find(self.cell.tables.of(1), GROUP)
-        assert isinstance(found, StreamsGroup)
-        return found
+        streams_group = groups.find(self.cell.tables.of(1), GROUP)
+        assert isinstance(streams_group, StreamsGroup)
+        return streams_group
 
 
 def codes(response: Any) -> list[int]:

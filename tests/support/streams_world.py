@@ -108,16 +108,16 @@ class StreamsWorld:
 
     def _adopt(self, name: str) -> None:
         """Drive a thread's clients; skip one that it no longer has."""
-        had, wanted = self._clients[name], self.threads[name].clients
-        for client in wanted:
+        had, clients = self._clients[name], self.threads[name].clients
+        for client in clients:
             if client not in had:
                 is_producer = isinstance(client, ProducerClient)
                 self.world.added(client, self.threads[name].messages if is_producer else None)
                 self.world.stalled.add(client)
         for client in had:
-            if client not in wanted:
+            if client not in clients:
                 self.world.remove(client)
-        self._clients[name] = wanted
+        self._clients[name] = clients
 
     def kill(self, name: str) -> StreamThread:
         """Crash a thread without a message to the group."""
@@ -188,9 +188,9 @@ class StreamsWorld:
 
     def read(self, topic: str) -> list[ProducerRecord]:
         """Return the committed records of a topic by partition."""
-        found: list[ProducerRecord] = []
+        records: list[ProducerRecord] = []
         for partition in range(self.counts[topic]):
-            wanted = {
+            part = {
                 "partition": partition,
                 "fetchOffset": 0,
                 "partitionMaxBytes": EVERYTHING_BYTES,
@@ -198,14 +198,14 @@ class StreamsWorld:
             body = {
                 "maxBytes": EVERYTHING_BYTES,
                 "isolationLevel": 1,
-                "topics": [{"topic": topic, "partitions": [wanted]}],
+                "topics": [{"topic": topic, "partitions": [part]}],
             }
             for broker in self.world.bench.settings.brokers:
                 response = self.world.bench.request("FETCH", 11, body, broker=broker)
                 result = response["responses"][0]["partitions"][0]
                 if result["errorCode"] == Error.NONE and result["batches"]:
-                    found += [m for _, m in records_of(result, self.world.contents).items]
-        return found
+                    records += [m for _, m in records_of(result, self.world.contents).items]
+        return records
 
     def newest(self, topic: str) -> dict[bytes | None, bytes | None]:
         return {message.key: message.value for message in self.read(topic)}

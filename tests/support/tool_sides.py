@@ -85,7 +85,7 @@ class Side:
 
 
 def take_all(
-    real: Side, ours: Side, steps: Sequence[Step | Act], known: Sequence[Difference]
+    real: Side, ours: Side, steps: Sequence[Step | Act], differences: Sequence[Difference]
 ) -> None:
     """Take the steps on both sides; looking is tried again, as a broker learns of changes late."""
     with ThreadPoolExecutor() as pool:
@@ -96,7 +96,7 @@ def take_all(
                 if not isinstance(step, Step) or not LOOKS.match(step.line):
                     break
                 name = f"{number}: {step.line}"
-                if not unexplained({name: real.found[name]}, {name: ours.found[name]}, known):
+                if not unexplained({name: real.found[name]}, {name: ours.found[name]}, differences):
                     break
                 if time.monotonic() > deadline:
                     break
@@ -117,9 +117,9 @@ def explains(difference: Difference, step: str, line: str) -> bool:
     return bool(re.match(difference.step, typed) and re.fullmatch(difference.lines, line))
 
 
-def unexplained(real: Found, ours: Found, known: Sequence[Difference]) -> list[str]:
+def unexplained(real: Found, ours: Found, differences: Sequence[Difference]) -> list[str]:
     return [
         f"{step}: {line}"
         for step, line in differing(real, ours)
-        if not any(explains(difference, step, line) for difference in known)
+        if not any(explains(difference, step, line) for difference in differences)
     ]

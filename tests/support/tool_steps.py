@@ -92,8 +92,8 @@ class Clients:
 
     def begin_transaction(self) -> None:
         """One of `paying` is open, with a record in notes-0."""
-        known = {"bootstrap.servers": self._bootstrap, "transactional.id": "paying"}
-        self._producer = Producer({**known, "message.timeout.ms": 30_000})
+        settings = {"bootstrap.servers": self._bootstrap, "transactional.id": "paying"}
+        self._producer = Producer({**settings, "message.timeout.ms": 30_000})
         self._producer.init_transactions(PATIENCE_S)
         self._producer.begin_transaction()
         self._producer.produce("notes", b"paid", partition=0)
@@ -104,8 +104,8 @@ class Clients:
         assert self._producer is not None
         self._producer.commit_transaction(PATIENCE_S)
         self._producer = None
-        known = {"bootstrap.servers": self._bootstrap, "transactional.id": "paying"}
-        Producer(known).init_transactions(PATIENCE_S)
+        settings = {"bootstrap.servers": self._bootstrap, "transactional.id": "paying"}
+        Producer(settings).init_transactions(PATIENCE_S)
 
     def leave_hanging(self) -> None:
         """A transaction in notes-0 of long ago that its coordinator knows nothing of."""
@@ -144,13 +144,13 @@ class Clients:
     def join(self) -> None:
         """A member in a group of each protocol has all partitions of `orders`."""
         for protocol in ("classic", "consumer"):
-            known = {"bootstrap.servers": self._bootstrap, "client.id": "worker"}
+            settings = {"bootstrap.servers": self._bootstrap, "client.id": "worker"}
             group = {
                 "group.id": f"{protocol}-workers",
                 "group.protocol": protocol,
                 "enable.auto.commit": False,
             }
-            consumer = Consumer({**known, **group, "auto.offset.reset": "earliest"})
+            consumer = Consumer({**settings, **group, "auto.offset.reset": "earliest"})
             consumer.subscribe(["orders"])
             wait_until(lambda one=consumer: bool(one.poll(0.1) and one.assignment()), "a share")
             shares = [TopicPartition("orders", number, number + 1) for number in range(3)]
@@ -173,11 +173,11 @@ def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
 
 
 def write_files(directory: Path, files: Mapping[str, Any] = FILES) -> dict[str, Path]:
-    found = {}
+    result = {}
     for name, given in files.items():
-        found[name] = directory / name
-        found[name].write_text(json.dumps({"version": 1, **given}))
-    return found
+        result[name] = directory / name
+        result[name].write_text(json.dumps({"version": 1, **given}))
+    return result
 
 
 TOPICS: list[Step | Act] = [

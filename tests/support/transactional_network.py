@@ -285,7 +285,7 @@ class TransactionalNetwork(Network):
         return [*super().violations(), *min(found, key=len)]
 
     def _violations_if(self, committed: list[Ended]) -> list[str]:
-        found = []
+        result = []
         for partition in range(PARTITIONS):
             expected = [
                 record
@@ -295,22 +295,22 @@ class TransactionalNetwork(Network):
             ]
             visible, is_open = self._read(partition)
             if visible != expected:
-                found.append(f"{partition} shows {visible}, and {expected} were committed")
+                result.append(f"{partition} shows {visible}, and {expected} were committed")
             if is_open:
-                found.append(f"a transaction is open in {partition} for ever")
+                result.append(f"a transaction is open in {partition} for ever")
         offsets = [each.offset for each in committed if each.offset is not None]
         offset = self._group_offset()
         if offset != max(offsets, default=-1):
-            found.append(f"the group is at {offset}, and {offsets} were committed")
-        return found
+            result.append(f"the group is at {offset}, and {offsets} were committed")
+        return result
 
     def _read(self, partition: int) -> tuple[list[int], bool]:
         """What readers of committed records see, and whether something keeps them from the end."""
-        wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+        part = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
         body = {
             "maxBytes": 1 << 20,
             "isolationLevel": 1,
-            "topics": [{"topic": TOPIC, "partitions": [wanted]}],
+            "topics": [{"topic": TOPIC, "partitions": [part]}],
         }
         for broker in BROKERS:
             response = self.bench.request("FETCH", 11, body, broker=broker)

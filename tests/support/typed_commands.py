@@ -146,9 +146,9 @@ class Reader:
     def _follow(self, words: list[str], output: str) -> None:
         """The reader's own broker takes the place of the other while it runs."""
         if words[1:3] == ["kafka", "start"]:
-            found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", output)
-            assert found is not None, output
-            self.environment["BROKERTWIN_BOOTSTRAP"] = found[0]
+            result = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", output)
+            assert result is not None, output
+            self.environment["BROKERTWIN_BOOTSTRAP"] = result[0]
             self._has_own_broker = True
         elif words[1:3] == ["kafka", "stop"]:
             self.environment["BROKERTWIN_BOOTSTRAP"] = self.bootstrap
@@ -187,9 +187,9 @@ class Reader:
 
     def _answer_prompt(self, output: str) -> None:
         """Be a client of a gateway: the second response shows that a micro-batch has committed."""
-        found = re.search(r"broker 1 at (\S+)", output)
-        assert found is not None, output
-        admin = AdminClient({"bootstrap.servers": found[1]})
+        result = re.search(r"broker 1 at (\S+)", output)
+        assert result is not None, output
+        admin = AdminClient({"bootstrap.servers": result[1]})
         deadline, responses = time.monotonic() + TIMEOUT_S, 0
         while responses < 2:
             assert time.monotonic() < deadline, output

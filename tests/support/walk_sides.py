@@ -163,8 +163,8 @@ class Side:
         requests = [{"topicId": ZERO, "name": name} for name in names]
         body = {"topics": requests, "allowAutoTopicCreation": False}
         body["includeTopicAuthorizedOperations"] = False
-        found = self._client.call("METADATA", 12, body)["topics"]
-        return {each["name"]: len(each["partitions"]) for each in found}
+        topics = self._client.call("METADATA", 12, body)["topics"]
+        return {each["name"]: len(each["partitions"]) for each in topics}
 
     def settle(self) -> None:
         """All that could be seen of the cluster before is known to its coordinators, too."""
@@ -188,10 +188,10 @@ class Side:
         response = json.dumps(reported, default=_whole_batches)
         for name, ident in self.ids.items():
             response = response.replace(ident, f"id:{name}")
-        found: Body = json.loads(DRAWN.sub("Static member … ", response))
+        document: Body = json.loads(DRAWN.sub("Static member … ", response))
         if step.api == "LIST_GROUPS":
-            found["groups"] = [each for each in found["groups"] if each["groupId"] in names]
-        return dict(_plain(found))
+            document["groups"] = [each for each in document["groups"] if each["groupId"] in names]
+        return dict(_plain(document))
 
 
 def _whole_batches(records: bytes) -> str:

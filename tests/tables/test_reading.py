@@ -59,8 +59,8 @@ def test_a_recording_is_read_at_an_exchange_or_a_time() -> None:
 
 
 def test_settings_of_the_recorded_broker_may_be_given() -> None:
-    given = {"offsets.topic.num.partitions": "7"}
-    internal = tables.read(CAPTURE, broker_settings=given).sql(
+    settings = {"offsets.topic.num.partitions": "7"}
+    internal = tables.read(CAPTURE, broker_settings=settings).sql(
         "select partitions from topics where topic = '__consumer_offsets'"
     )
     assert internal.to_pylist() == [{"partitions": 7}]
@@ -165,7 +165,7 @@ def test_an_invalid_query_is_explained(replayed: Tables, query: str, words: str,
 
 
 def test_a_result_is_written_to_parquet_with_its_types(replayed: Tables, tmp_path: Path) -> None:
-    found = replayed.sql("select topic, isr, replicas from partitions")
-    pq.write_table(found, tmp_path / "file.parquet")
+    table = replayed.sql("select topic, isr, replicas from partitions")
+    pq.write_table(table, tmp_path / "file.parquet")
     again = replayed.sql(f"select count(*) as n from '{tmp_path}/file.parquet' where len(isr) = 1")
-    assert again.to_pylist() == [{"n": found.num_rows}]
+    assert again.to_pylist() == [{"n": table.num_rows}]

@@ -124,9 +124,9 @@ def test_filters_select_the_same_rows_where_they_are_pushed_down(
     local = pushing.createDataFrame(whole.collect(), whole.schema)
     numbers = []
     for condition in CONDITIONS[table]:
-        found = collected(frame(pushing, RUN, table).where(condition))
-        assert found == collected(local.where(condition)), condition
-        numbers.append(len(found))
+        actual = collected(frame(pushing, RUN, table).where(condition))
+        assert actual == collected(local.where(condition)), condition
+        numbers.append(len(actual))
     assert len(set(numbers)) > 1
 
 
@@ -269,8 +269,8 @@ def test_the_example_of_the_document(
     session: "SparkSession", capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (ROOT / "docs" / "query.md").read_text(encoding="utf-8")
-    found = re.search(r"```python\n(from pyspark.*?)```\n+```text\n(.*?)```", text, re.DOTALL)
-    assert found is not None
+    result = re.search(r"```python\n(from pyspark.*?)```\n+```text\n(.*?)```", text, re.DOTALL)
+    assert result is not None
     monkeypatch.chdir(ROOT)
-    exec(found[1], {})
-    assert capsys.readouterr().out.split() == found[2].split()
+    exec(result[1], {})
+    assert capsys.readouterr().out.split() == result[2].split()

@@ -153,8 +153,8 @@ def test_a_groups_first_member_does_not_wait_for_others(kafka_broker: KafkaBroke
     with connect(kafka_broker) as client:
         assert client.call("JOIN_GROUP", 3, body)["errorCode"] == 0
         name = "group.initial.rebalance.delay.ms"
-        wanted = {"resourceType": 4, "resourceName": "1", "configurationKeys": [name]}
-        (result,) = client.call("DESCRIBE_CONFIGS", 4, {"resources": [wanted]})["results"]
+        resource = {"resourceType": 4, "resourceName": "1", "configurationKeys": [name]}
+        (result,) = client.call("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
         assert [(each["name"], each["value"]) for each in result["configs"]] == [(name, "0")]
 
 
@@ -169,10 +169,10 @@ def test_an_error_can_be_delayed(kafka_broker: KafkaBroker) -> None:
 
 def test_advancing_the_time_ends_a_long_poll(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders")
-    wanted = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
+    topic = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
     body = {"maxWaitMs": 600_000, "minBytes": 1, "maxBytes": 100, "sessionEpoch": -1}
     with connect(kafka_broker) as client:
-        client.send("FETCH", 12, {**body, "topics": [wanted]})
+        client.send("FETCH", 12, {**body, "topics": [topic]})
         kafka_broker.requests("FETCH", at_least=1)
         kafka_broker.advance_time(400_000)
         assert kafka_broker.requests("FETCH")[0]["response"] is None
@@ -185,10 +185,10 @@ def test_advancing_the_time_ends_a_long_poll(kafka_broker: KafkaBroker) -> None:
 
 def test_advancing_the_time_shortens_pending_deadlines(kafka_broker: KafkaBroker) -> None:
     kafka_broker.create_topic("orders")
-    wanted = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
+    topic = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
     body = {"maxWaitMs": 60_200, "minBytes": 1, "maxBytes": 100, "sessionEpoch": -1}
     with connect(kafka_broker) as client:
-        client.send("FETCH", 12, {**body, "topics": [wanted]})
+        client.send("FETCH", 12, {**body, "topics": [topic]})
         kafka_broker.requests("FETCH", at_least=1)
         kafka_broker.advance_time(60_000)
         client.receive()  # after 200 ms and not after a minute
@@ -214,8 +214,8 @@ def test_a_leader_moves_to_the_given_broker(kafka_broker: KafkaBroker) -> None:
     new = kafka_broker.move_leader("orders", to=3 - old)
     assert (new, kafka_broker.leader("orders")) == (3 - old, 3 - old)
     kafka_broker.produce("orders", "after")
-    found = [(record.value, record.leader_epoch) for record in kafka_broker.records("orders")]
-    assert found == [(b"before", 0), (b"after", 1)]
+    actual = [(record.value, record.leader_epoch) for record in kafka_broker.records("orders")]
+    assert actual == [(b"before", 0), (b"after", 1)]
     with pytest.raises(UserError, match=f"Broker {new} already leads orders-0"):
         kafka_broker.move_leader("orders", to=new)
     with pytest.raises(UserError, match="broker 7 is not one of"):

@@ -83,9 +83,9 @@ def test_only_the_selected_partition_fails(kafka_broker: KafkaBroker, client: Cl
     kafka_broker.fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER", topic="orders", partition=1)
     orders = {"name": "orders", "partitionData": [partition(0), partition(1)]}
     payments = {"name": "payments", "partitionData": [partition(0)]}
-    found = codes(produce(client, orders, payments))
+    actual = codes(produce(client, orders, payments))
     error = Error.NOT_LEADER_OR_FOLLOWER
-    assert found == {("orders", 0): 0, ("orders", 1): error, ("payments", 0): 0}
+    assert actual == {("orders", 0): 0, ("orders", 1): error, ("payments", 0): 0}
     assert [record.partition for record in kafka_broker.records("orders")] == [0]
     assert len(kafka_broker.records("payments")) == 1
 
@@ -153,8 +153,8 @@ def test_a_partition_fails_in_an_incremental_fetch(
 ) -> None:
     topic_id = kafka_broker.create_topic("orders", 2)
     kafka_broker.produce("orders", "first")
-    wanted = [{"partition": p, "partitionMaxBytes": 1000} for p in (0, 1)]
-    topics = [{"topic": "orders", "topicId": topic_id, "partitions": wanted}]
+    partitions = [{"partition": p, "partitionMaxBytes": 1000} for p in (0, 1)]
+    topics = [{"topic": "orders", "topicId": topic_id, "partitions": partitions}]
     opened = fetch(client, version, sessionEpoch=0, topics=topics)
     kafka_broker.fail_next("FETCH", "OFFSET_OUT_OF_RANGE", topic="orders", partition=1)
     session = {"sessionId": opened["sessionId"], "maxWaitMs": 5000, "minBytes": 10_000}
@@ -176,8 +176,8 @@ def test_errors_of_a_whole_fetch_and_of_its_partitions(
 ) -> None:
     kafka_broker.produce("orders", "first")
     kafka_broker.fail_next("FETCH", error)
-    wanted = [{"partition": 0, "partitionMaxBytes": 1000}]
-    response = fetch(client, 12, topics=[{"topic": "orders", "partitions": wanted}])
+    partitions = [{"partition": 0, "partitionMaxBytes": 1000}]
+    response = fetch(client, 12, topics=[{"topic": "orders", "partitions": partitions}])
     assert (response["errorCode"], errors_of(response)) == (whole, parts)
 
 
@@ -207,8 +207,8 @@ def test_a_failing_topic_in_metadata_is_not_created(
 ) -> None:
     kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
     client.call("METADATA", 12, name="new", allowAutoTopicCreation=True)
-    known = client.call("METADATA", 12, topics=None)["topics"]
-    assert [topic["name"] for topic in known if not topic["isInternal"]] == []
+    topics = client.call("METADATA", 12, topics=None)["topics"]
+    assert [topic["name"] for topic in topics if not topic["isInternal"]] == []
 
 
 def test_a_partition_of_a_groups_offsets_fails(kafka_broker: KafkaBroker, client: Client) -> None:

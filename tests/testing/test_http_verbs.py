@@ -103,10 +103,10 @@ def test_what_is_refused(url: str, path: str, body: object, status: int, message
 
 def test_each_cluster_has_an_id_of_its_own_until_it_ends(broker: KafkaBroker) -> None:
     with KafkaBroker() as other:
-        found = {cluster_id(each) for each in (broker, other)}
+        actual = {cluster_id(each) for each in (broker, other)}
         other.reset()
-        assert cluster_id(other) in found
-    assert len(found) == 2
+        assert cluster_id(other) in actual
+    assert len(actual) == 2
 
 
 def cluster_id(broker: KafkaBroker) -> str:

@@ -33,11 +33,11 @@ Responses = dict[str, Any]
 
 
 def clients_of(addresses: Mapping[int, str]) -> Clients:
-    found = {}
+    clients = {}
     for broker, address in addresses.items():
         host, port = address.rsplit(":", 1)
-        found[broker] = Client(Address(host, int(port)))
-    return found
+        clients[broker] = Client(Address(host, int(port)))
+    return clients
 
 
 def create_on(client: Client, broker: int) -> None:
@@ -86,15 +86,15 @@ def fetch(client: Client, offset: int, **wanted: int) -> list[dict[str, Any]]:
     body = {"maxBytes": 10_000, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
     named = ("errorCode", "highWatermark", "currentLeader", "divergingEpoch")
     responses = [client.call("FETCH", version, body) for version in (12, 15, 16)]
-    found = [response["responses"][0]["partitions"][0] for response in responses]
-    return [{name: each[name] for name in named if name in each} for each in found]
+    partitions = [response["responses"][0]["partitions"][0] for response in responses]
+    return [{name: each[name] for name in named if name in each} for each in partitions]
 
 
 def end_of(client: Client, epoch: int) -> tuple[int, int, int]:
     body = {"topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "leaderEpoch": epoch}]}]}
     response = client.call("OFFSET_FOR_LEADER_EPOCH", 4, {"replicaId": -2, **body})
-    (found,) = response["topics"][0]["partitions"]
-    return found["errorCode"], found["leaderEpoch"], found["endOffset"]
+    (partition,) = response["topics"][0]["partitions"]
+    return partition["errorCode"], partition["leaderEpoch"], partition["endOffset"]
 
 
 def play(clients: Clients, move: Move) -> Responses:
@@ -143,8 +143,8 @@ def until_completed(send: Callable[[], int], *passing: int) -> int:
 
 def coordinator_of(client: Client) -> int:
     body = {"keyType": 0, "coordinatorKeys": [GROUP]}
-    (found,) = client.call("FIND_COORDINATOR", 4, body)["coordinators"]
-    return int(found["nodeId"])
+    (coordinator,) = client.call("FIND_COORDINATOR", 4, body)["coordinators"]
+    return int(coordinator["nodeId"])
 
 
 def join_body(member: str = "") -> dict[str, Any]:
@@ -221,8 +221,8 @@ def in_the_double() -> Responses:
 
 def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
     """Move a partition through a real controller."""
-    wanted = {"partitionIndex": partition, "replicas": [leader]}
-    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, wanted, timeoutMs=30_000, name=topic)
+    part = {"partitionIndex": partition, "replicas": [leader]}
+    response = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, part, timeoutMs=30_000, name=topic)
     assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
 

@@ -43,12 +43,12 @@ def text_of(jars: Iterable[Path], release: str) -> str:
 
 def later_text_of(jars: Iterable[Path], release: str) -> str:
     """The messages of a later release that have other versions than in `schemas.json`."""
-    known = json.loads(TARGET.read_text(encoding="utf-8"))["messages"]
+    messages = json.loads(TARGET.read_text(encoding="utf-8"))["messages"]
     found = _parts([schema for jar in jars for schema in _schemas(jar)])["messages"]
     newer = {
         name: message
         for name, message in found.items()
-        if message["versions"] != known.get(name, {}).get("versions") and "apiKey" in message
+        if message["versions"] != messages.get(name, {}).get("versions") and "apiKey" in message
     }
     for path, name in RENAMED.items():
         message, _, new = path.partition(".")
@@ -71,8 +71,8 @@ def _text(found: dict[str, dict[str, Any]], release: str) -> str:
 def _schemas(jar: Path) -> list[dict[str, Any]]:
     with zipfile.ZipFile(jar) as archive:
         texts = [archive.read(name).decode() for name in archive.namelist() if FILE.match(name)]
-    found = [json.loads(COMMENT.sub("", text)) for text in texts]
-    return [each for each in found if each.get("validVersions", "none") != "none"]
+    documents = [json.loads(COMMENT.sub("", text)) for text in texts]
+    return [each for each in documents if each.get("validVersions", "none") != "none"]
 
 
 def _parts(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -312,14 +312,14 @@ def wrapped(line: str) -> str:
 def module(title: str, classes: Iterable[str], others: dict[str, str], own: str) -> str:
     """A module's text; `others` are names of classes to the modules that have them."""
     text = "\n\n".join(classes)
-    found = set(re.findall(r"\w+", re.sub(r'""".*?"""', "", text)))
+    actual = set(re.findall(r"\w+", re.sub(r'""".*?"""', "", text)))
     lines = []
     for source, names in NAMES.items():
-        used = [name for name in names if name in found]
+        used = [name for name in names if name in actual]
         if used:
             lines.append(_imported(source, used))
     foreign: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(found & others.keys()):
+    for name in sorted(actual & others.keys()):
         if others[name] != own:
             foreign[others[name]].append(name)
     package = "brokertwin.protocol.generated"

@@ -155,9 +155,9 @@ class Access(NamedTuple):
         return response
 
 
-def _access(config: Path | None, **given: Any) -> Access:
+def _access(config: Path | None, **options: Any) -> Access:
     settings_of(config)  # configures logging and checks the settings
-    return Access(config=config, **given)
+    return Access(config=config, **options)
 
 
 with_access = with_options("access", _access, options_of(Access))

@@ -110,8 +110,11 @@ def play(script: "Script", address: "Address") -> PlayedScript:
         if observation.label in script.committed:
             outcomes[observation.label] = ", ".join(_committed(exchange.response)) or "no record"
         else:
-            codes, given = set(error_codes(exchange.response)), given_partitions(exchange.response)
-            outcomes[observation.label] = _returned(codes, given)
+            codes, partitions = (
+                set(error_codes(exchange.response)),
+                given_partitions(exchange.response),
+            )
+            outcomes[observation.label] = _returned(codes, partitions)
     steps = [
         PlayedStep(each.text, _returned(set(each.codes), each.given), outcomes.get(each.label))
         for each in script.called
@@ -125,9 +128,9 @@ def play(script: "Script", address: "Address") -> PlayedScript:
     return PlayedScript(steps, golden, ended)
 
 
-def _returned(codes: set[int], given: str) -> str:
+def _returned(codes: set[int], text: str) -> str:
     named = [f"{code} {error_name(code)}" for code in sorted(codes)] or ["0 NONE"]
-    return ", ".join([*named, given] if given else named)
+    return ", ".join([*named, text] if text else named)
 
 
 def _committed(response: Any) -> list[str]:

@@ -147,7 +147,7 @@ def _rows(
 
     if kind is None:
         return state_rows.counts(state.cells)
-    found = state_rows.rows(kind, state.cells, state.without_ends)
+    rows = state_rows.rows(kind, state.cells, state.without_ends)
     if where is not None:
-        found = [found[number] for number in tables.Tables(*state).matching(kind, where)]
-    return [row for row in found if key is None or state_rows.named(kind, row, key)]
+        rows = [rows[number] for number in tables.Tables(*state).matching(kind, where)]
+    return [row for row in rows if key is None or state_rows.named(kind, row, key)]

@@ -474,12 +474,12 @@ def _ms_of(option: str, text: str | None) -> int | None:
 
     if text is None or text == "now":
         return None
-    found = ms_of_iso(text, UTC)
-    if found is None:
+    result = ms_of_iso(text, UTC)
+    if result is None:
         raise UserError(
             f"Invalid time for {option}: {text!r}.", "Pass 2026-03-01T12:00:03, or `now`."
         )
-    return found
+    return result
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def _follow(
     from brokertwin.recordings.formats.growing import GrowingFiles
     from brokertwin.recordings.formats.pipeline import FileReading, zone_of
 
-    found: list[AuditFinding] = []
+    audit_findings: list[AuditFinding] = []
     reported: dict[tuple[str, str, int], int] = {}
     reading = FileReading(where.broker, zone_of(where.time_zone), warn, Texts.REQUEST_LOGS)
     files = GrowingFiles(where.files, reading)
@@ -215,12 +215,12 @@ def _follow(
                 if machines is not None and not is_settled:
                     is_settled = time.monotonic() - grown_at >= QUIET_S
                     machines.expire(float("inf") if is_settled else machines.end)
-                    found = findings(machines.findings())
-                    _report(found, reported, as_json)
+                    audit_findings = findings(machines.findings())
+                    _report(audit_findings, reported, as_json)
                 gc.collect()
                 time.sleep(every)
         except KeyboardInterrupt:
-            return found
+            return audit_findings
 
 
 def _report(

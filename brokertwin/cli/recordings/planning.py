@@ -107,7 +107,9 @@ def planner(
     return planned_of
 
 
-def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> "ReplayPlan | None":
+def _as_decided(
+    where: Where, history: "Recording", options: "BrokerSettings"
+) -> "ReplayPlan | None":
     """Return the plan of a job's events in the job's own order; None if that is not possible."""
     from brokertwin.recordings.replay import of_job
 
@@ -120,7 +122,7 @@ def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> 
         return None
     say(f"using the job's own order of {counted(len(was.documents), 'event')}")
     with progress("handling requests", len(was.documents)) as advance:
-        return of_job.plan(was, history.exchanges, given, advance)
+        return of_job.plan(was, history.exchanges, options, advance)
 
 
 def _history(where: Where, begins: "KeptState | None") -> "Recording":

@@ -155,9 +155,9 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 """Parameters for the fields of `Where`, with their types and defaults."""
 
 
-def _where(**given: Any) -> Where:
-    several = {name: tuple(given[name] or ()) for name in ("files", "batches")}
-    return Where(**given | several)
+def _where(**options: Any) -> Where:
+    several = {name: tuple(options[name] or ()) for name in ("files", "batches")}
+    return Where(**options | several)
 
 
 with_source = with_options("where", _where, OPTIONS)

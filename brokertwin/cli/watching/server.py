@@ -86,8 +86,8 @@ def app(source: "StatusSource") -> "WSGIApplication":
         if method not in ("GET", "HEAD"):
             reply = ("405 Method Not Allowed", TEXT, b"GET and HEAD only\n")
         elif path == "/metrics":
-            found: Iterable[bytes] = metrics(environ, start_response)
-            return found
+            result: Iterable[bytes] = metrics(environ, start_response)
+            return result
         elif path in pages:
             reply = pages[path]()
         else:

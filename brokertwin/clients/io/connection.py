@@ -57,15 +57,15 @@ def _take_records(body: dict[str, Any]) -> Mapping[tuple[str, int], Records]:
 
     A ShareFetch response can have more records than are acquired, because batches are whole.
     """
-    found = {}
+    result = {}
     for topic in body["responses"]:
         name = topic.get("topic") or topic.get("topicId")
         for partition in topic["partitions"]:
             data = partition.pop("records", None)
             records = decode_records(data, partition.get("abortedTransactions")) if data else None
             if records is not None:
-                found[name, partition["partitionIndex"]] = records
-    return found
+                result[name, partition["partitionIndex"]] = records
+    return result
 
 
 READ_BYTES = 1 << 18

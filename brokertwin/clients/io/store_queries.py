@@ -141,24 +141,24 @@ class StoreQueryServer:
         items: list[QueryResult] = []
         is_stale = False
         for owner in owners:
-            found = self._first_of(query, owner)
-            if "error" in found:
-                return found
-            items += found["items"]
-            is_stale |= "stale" in found
-        found = {"items": sorted(items, key=lambda item: str(item["key"]).encode())}
-        return found | ({"stale": True} if is_stale else {})
+            result = self._first_of(query, owner)
+            if "error" in result:
+                return result
+            items += result["items"]
+            is_stale |= "stale" in result
+        result = {"items": sorted(items, key=lambda item: str(item["key"]).encode())}
+        return result | ({"stale": True} if is_stale else {})
 
     def _first_of(self, query: StoreQuery, owner: KeyOwner) -> QueryResult:
         """Query the owner of a task; with `stale=1` then the standbys."""
         strict = query._replace(task=str(owner.task), may_be_stale=False)
         active = owner.active or self._here
-        refusal = found = self._query(active, strict)
-        if query.may_be_stale and "error" in found:
+        refusal = result = self._query(active, strict)
+        if query.may_be_stale and "error" in result:
             stale = strict._replace(may_be_stale=True)
             results = (self._query(host, stale) for host in (*owner.standby, active))
-            found = next((each for each in results if "error" not in each), refusal)
-        return found
+            result = next((each for each in results if "error" not in each), refusal)
+        return result
 
     def _query(self, host: HostInfo, query: StoreQuery) -> QueryResult:
         return self._query_local(query) if host == self._here else query_instance(host, query)

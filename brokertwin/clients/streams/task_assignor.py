@@ -155,7 +155,7 @@ def _preference(
 
 
 def _to_threads(task_ids: Mapping[str, list[TaskId]], processes: Processes, had: Had) -> Tasks:
-    found: Tasks = {}
+    result: Tasks = {}
     for name, threads in processes.items():
         floor, extra = divmod(len(task_ids[name]), len(threads))
         got: Tasks = {member: [] for member in threads}
@@ -169,5 +169,5 @@ def _to_threads(task_ids: Mapping[str, list[TaskId]], processes: Processes, had:
             got[owner].append(task)
         for task in free:
             got[min(got, key=lambda member: (len(got[member]), member))].append(task)
-        found |= {member: sorted(tasks) for member, tasks in got.items()}
-    return found
+        result |= {member: sorted(tasks) for member, tasks in got.items()}
+    return result

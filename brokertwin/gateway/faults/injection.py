@@ -76,11 +76,11 @@ class FaultSet:
     def remove(self, number: int) -> Fault | None:
         """Remove a fault, release its held requests, and return it."""
         with self._lock:
-            found = self.get(number)
-            self.faults = tuple(fault for fault in self.faults if fault is not found)
-        if found is not None:
-            found.release()
-        return found
+            result = self.get(number)
+            self.faults = tuple(fault for fault in self.faults if fault is not result)
+        if result is not None:
+            result.release()
+        return result
 
     def forget_ended(self) -> None:
         """Remove faults that affect no further request and hold nothing."""

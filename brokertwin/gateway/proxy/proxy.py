@@ -74,14 +74,14 @@ class FaultProxy(Proxy):
         Call it in the event loop.
         """
         is_one = len(self._brokers) <= 1
-        found = list(self.seen.documents)
-        found += [make(None if is_one else target.node_id) for make, target in self._held]
+        documents = list(self.seen.documents)
+        documents += [make(None if is_one else target.node_id) for make, target in self._held]
         now = asyncio.get_running_loop().time()
         for relay in self._relays.values():
             if isinstance(relay, FaultRelay):
                 broker = None if is_one else relay.broker
-                found += [each.document(now, True, broker) for each in relay.pending]
-        return found
+                documents += [each.document(now, True, broker) for each in relay.pending]
+        return documents
 
     async def close(self) -> None:
         """End all faults, wait briefly for pending responses, and end."""

@@ -62,7 +62,7 @@ def _raw_records(
     plain = compression.decompress(
         records.codec_name(attributes & CODEC_MASK), bytes(data[HEADER_BYTES:])
     )
-    found, end = [], 0
+    raw_records, end = [], 0
     for _ in range(count):
         try:
             size, start = read_varint(plain, end)
@@ -77,12 +77,12 @@ def _raw_records(
         timestamp = base_timestamp + timestamp_delta
         if attributes & APPEND_TIME_FLAG:
             timestamp = header.max_timestamp
-        found.append(
+        raw_records.append(
             RawRecord(
                 header.base_offset + offset_delta, timestamp, plain[at:end], key, value_size >= 0
             )
         )
-    return found
+    return raw_records
 
 
 def left_of(

@@ -99,10 +99,10 @@ class Tokens:
         body = {"owners": None, "edge": self._edge(True) | {"login": token_id}}
         request = EdgeRequest(broker, "tokens", "User:ANONYMOUS", "127.0.0.1", header, body)
         submitted = await self._engine.submit(request)
-        found = submitted.document(_VERSION).get("tokens")
-        if not found:
+        tokens = submitted.document(_VERSION).get("tokens")
+        if not tokens:
             raise LoginError
-        return TokenLogin(found[0]["principalName"], found[0]["expiryTimestamp"])
+        return TokenLogin(tokens[0]["principalName"], tokens[0]["expiryTimestamp"])
 
     def credential(self, token_id: str, mechanism: Mechanism) -> Credential:
         """Return the SCRAM credential of a token: the password is the base64 HMAC."""

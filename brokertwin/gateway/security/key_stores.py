@@ -139,8 +139,8 @@ def _of_pkcs12(data: bytes, password: str | None, of_key: str | None) -> KeyStor
     if store.key is None or store.cert is None:
         return KeyStore("", "", _pem(trusted), tuple(others))
     own = _entry(store.cert)
-    found = _with_key(store.key, [own.certificate, *trusted], _pem(trusted))
-    return found._replace(entries=(own,))
+    key_store = _with_key(store.key, [own.certificate, *trusted], _pem(trusted))
+    return key_store._replace(entries=(own,))
 
 
 def _entry(entry: "PKCS12Certificate") -> StoreEntry:

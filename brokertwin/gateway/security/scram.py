@@ -119,10 +119,10 @@ def of_salted(
 def matches(credential: Credential, password: bytes) -> bool:
     """True if a credential was derived from a password; takes as long as `derive`."""
     mechanism = MECHANISMS[credential.mechanism]
-    found = derive(
+    key = derive(
         credential.user, mechanism, password, credential.salt, credential.iterations
     ).stored_key
-    return hmac.compare_digest(found, credential.stored_key)
+    return hmac.compare_digest(key, credential.stored_key)
 
 
 class ClientFirst(NamedTuple):

@@ -87,8 +87,8 @@ class View:
     @property
     def brokers(self) -> list[int]:
         table = self._tables.cluster
-        found = self._machine.settings.brokers
-        return [each for each in found if not network.is_stopped(table, each)]
+        brokers = self._machine.settings.brokers
+        return [each for each in brokers if not network.is_stopped(table, each)]
 
     def places(self) -> tuple[Place, ...]:
         """All partitions of the model's topics."""
@@ -101,8 +101,8 @@ class View:
 
     def leader(self, topic: str, partition: int) -> int:
         """The leader in the controller's image, -1 for none."""
-        found = self.partition(topic, partition)
-        return found.leader if found is not None else -1
+        part = self.partition(topic, partition)
+        return part.leader if part is not None else -1
 
     def serving_leader(self, topic: str, partition: int) -> int:
         """The leader, if it runs and knows that it leads; else -1."""
@@ -115,9 +115,9 @@ class View:
         leader = self.leader(topic, partition)
         if leader not in self.brokers:
             return -1
-        known = self.partition(topic, partition, leader)
+        part = self.partition(topic, partition, leader)
         current = self.partition(topic, partition)
-        if known is None or current is None or known.leader_epoch != current.leader_epoch:
+        if part is None or current is None or part.leader_epoch != current.leader_epoch:
             return -1
         return leader
 
@@ -411,15 +411,15 @@ class NoHangingTransaction(Invariant):
         """Compare open transactions with the coordinators."""
         if view.is_waiting:
             return None
-        known = None
+        transactions = None
         for topic, partition in view.places():
             leader = view.serving_leader(topic, partition)
             log = view.log(leader, topic, partition) if leader >= 0 else None
             for each in log.transactions if log is not None else ():
                 if each.last_offset != NO_OFFSET:
                     continue
-                known = view.transactions() if known is None else known
-                metadata = known.get(each.producer_id)
+                transactions = view.transactions() if transactions is None else transactions
+                metadata = transactions.get(each.producer_id)
                 is_open = metadata is not None and metadata.state in OPEN_STATES
                 places = metadata.partitions.get(topic, []) if metadata is not None else []
                 if not is_open or partition not in places:

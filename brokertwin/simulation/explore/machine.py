@@ -82,11 +82,11 @@ class Recent(Generic[Key, Value]):
 
     def get(self, key: Key) -> Value | None:
         """Return a value, None if it is unknown."""
-        found = self._new.get(key)
-        if found is None and key in self._old:
-            found = self._old[key]
-            self.put(key, found)
-        return found
+        result = self._new.get(key)
+        if result is None and key in self._old:
+            result = self._old[key]
+            self.put(key, result)
+        return result
 
     def put(self, key: Key, value: Value) -> None:
         if len(self._new) >= self._most:
@@ -241,7 +241,7 @@ def settings_of(cluster: Cluster) -> CellSettings:
     Time passes only with the fault `wait`, so groups compute assignments at once.
     """
     replicas = cluster.replicas or min(cluster.brokers, 3)
-    given = {
+    settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "default.replication.factor": str(replicas),
@@ -266,7 +266,7 @@ def settings_of(cluster: Cluster) -> CellSettings:
         event_time="recorded",
         may_intervene=True,
         writes_records=False,
-        broker_settings=broker_config.parse(given)[0],
+        broker_settings=broker_config.parse(settings)[0],
     )
 
 
@@ -361,8 +361,8 @@ class ForkableCell:
             released: the way whose first message the event delivers.
             dropped: ways whose messages are lost.
         """
-        known = self._effects.get((state.numbers[0], key))
-        if known is None:
+        effect = self._effects.get((state.numbers[0], key))
+        if effect is None:
             waiting = {way: steps for way, steps in state.waiting if way not in dropped}
             if released is not None:
                 waiting[released] = waiting[released][1:]
@@ -375,19 +375,19 @@ class ForkableCell:
                 decision = self._recall.compute(
                     state.tables, timed, lambda: self._decide(act, CONSTANT)
                 )
-            known = Effect(self._after(state, waiting, decision, is_present=is_new), decision)
-            self._effects.put((state.numbers[0], key), known)
-        for record, count in known.decision.applied:
+            effect = Effect(self._after(state, waiting, decision, is_present=is_new), decision)
+            self._effects.put((state.numbers[0], key), effect)
+        for record, count in effect.decision.applied:
             self.applied[record] += count
-        return known
+        return effect
 
     def recalled(self, state: CellState, key: Hashable, read: Callable[[], Value]) -> Value:
         """Return what `read` returns in a state; it is called if the state is new to it."""
-        found: Value | None = self._recall.find(state.tables, key)
-        if found is None:
+        result: Value | None = self._recall.find(state.tables, key)
+        if result is None:
             self.enter(state)
-            found = self._recall.compute(state.tables, key, read)
-        return found
+            result = self._recall.compute(state.tables, key, read)
+        return result
 
     def handle(self, event: Event, released: Step | None = None) -> list[Answer]:
         """Handle an event and return the responses to clients.
@@ -412,8 +412,8 @@ class ForkableCell:
 
     def _is_due(self) -> bool:
         """True if a deadline is over without a further event."""
-        now, known = self.cell.meta.now, pending.deadlines(self.tables.pending)
-        return known.first <= now and known.earliest(now) is not None
+        now, deadlines = self.cell.meta.now, pending.deadlines(self.tables.pending)
+        return deadlines.first <= now and deadlines.earliest(now) is not None
 
     def save(self) -> CellState:
         """Return the present state."""

@@ -66,8 +66,8 @@ def checked_sends(owner: str, sends: Any, brokers: Collection[int]) -> tuple[Sen
     """Return requests as a tuple. Raises ModelError if one cannot be sent."""
     if not isinstance(sends, Iterable):
         raise ModelError(f"{owner} must return a list of Send, not {type(sends).__name__}")
-    found = tuple(sends)
-    for send in found:
+    result = tuple(sends)
+    for send in result:
         if not isinstance(send, Send):
             raise ModelError(f"{owner} must return Sends, not {type(send).__name__}")
         api = BUILT.get(API_KEYS.get(send.api, -1))
@@ -82,7 +82,7 @@ def checked_sends(owner: str, sends: Any, brokers: Collection[int]) -> tuple[Sen
                 f"{owner} names broker {send.broker}; the cluster has the brokers"
                 f" {', '.join(map(str, brokers))}"
             )
-    return found
+    return result
 
 
 def one_line(error: Exception, files: Collection[str]) -> str:

@@ -30,11 +30,11 @@ class Items(dict[str, bytes]):
 
     def below(self, prefix: str) -> tuple[str, ...]:
         """Return the keys that start with a prefix."""
-        found = self._below.get(prefix)
-        if found is None:
-            found = tuple(sorted(key for key in self if key.startswith(prefix)))
-            self._below[prefix] = found
-        return found
+        result = self._below.get(prefix)
+        if result is None:
+            result = tuple(sorted(key for key in self if key.startswith(prefix)))
+            self._below[prefix] = result
+        return result
 
     def changed(self, changes: Mapping[str, bytes | None]) -> "Items":
         """Return the items after changes; None drops an item."""
@@ -131,12 +131,12 @@ class Recall:
 
     def find(self, tables: Tables, key: Hashable) -> Any:
         """Return the result of the computation `key`, None if it is unknown."""
-        found = self._known.get(key)
-        while type(found) is Node:
-            items = tables[found.table]
-            value = items.below(found.key) if found.is_prefix else items.get(found.key)
-            found = found.after.get(value)
-        return found
+        result = self._known.get(key)
+        while type(result) is Node:
+            items = tables[result.table]
+            value = items.below(result.key) if result.is_prefix else items.get(result.key)
+            result = result.after.get(value)
+        return result
 
     def compute(self, tables: Tables, key: Hashable, act: Callable[[], Any]) -> Any:
         """Return the result of `act` in the loaded state, and keep it. It is never None.

@@ -201,21 +201,21 @@ def fetch(
     broker: int = 1,
 ) -> Send:
     """Fetch without a session; leader epochs since version 9 and 12 (KIP-320, KIP-595)."""
-    wanted: dict[str, Any] = {
+    part: dict[str, Any] = {
         "partition": partition,
         "fetchOffset": offset,
         "partitionMaxBytes": 2**20,
     }
     if version >= 9:
-        wanted["currentLeaderEpoch"] = leader_epoch
+        part["currentLeaderEpoch"] = leader_epoch
     if version >= 12:
-        wanted["lastFetchedEpoch"] = last_epoch
+        part["lastFetchedEpoch"] = last_epoch
     body: dict[str, Any] = {
         "maxWaitMs": 0,
         "minBytes": 0,
         "maxBytes": 2**20,
         "isolationLevel": int(is_committed),
-        "topics": [{"topic": topic, "partitions": [wanted]}],
+        "topics": [{"topic": topic, "partitions": [part]}],
     }
     return Send(
         api="FETCH", version=version, body=body, label=f"Fetch from {offset}", broker=broker

@@ -123,8 +123,8 @@ class _Writer:
     def _label(self, each: Exchange, text: str) -> str:
         label = f"{len(self.called) + 1}: {text}"
         codes = {int(code) for code in error_codes(each.body)}
-        given = given_partitions(msgspec.to_builtins(each.body))
-        self.called.append(Called(label, text, tuple(sorted(codes)), given))
+        partitions = given_partitions(msgspec.to_builtins(each.body))
+        self.called.append(Called(label, text, tuple(sorted(codes)), partitions))
         return label
 
     def _learn(self, number: int, each: Exchange) -> None:
@@ -152,10 +152,10 @@ class _Writer:
                 return value
             return [self._value(each, "", name, around) for each in value]
         if isinstance(value, dict):
-            found = {key: self._value(each, key, parent, value) for key, each in value.items()}
-            if "batches" in found:
-                found["records"] = self._batch(found.pop("batches")[0])
-            return found
+            result = {key: self._value(each, key, parent, value) for key, each in value.items()}
+            if "batches" in result:
+                result["records"] = self._batch(result.pop("batches")[0])
+            return result
         is_topic = (name == "name" and parent in TOPICS_BELOW) or parent in TOPIC_LISTS
         if name in NAMED or (is_topic and isinstance(value, str)):
             return {"$name": value} if value is not None else None
@@ -208,10 +208,10 @@ class _Writer:
 
 def given_partitions(response: Any) -> str:
     """Return the partitions that a response to a heartbeat assigns, "" if it assigns none."""
-    given = response.get("assignment") if isinstance(response, dict) else None
-    if not isinstance(given, dict):
+    assignment = response.get("assignment") if isinstance(response, dict) else None
+    if not isinstance(assignment, dict):
         return ""
-    topics = given["topicPartitions"]
+    topics = assignment["topicPartitions"]
     numbers = sorted(str(each) for topic in topics for each in topic["partitions"])
     return f"partitions {', '.join(numbers)}" if numbers else "no partition"
 

@@ -207,12 +207,12 @@ class Expander:
     def counts(self) -> tuple[Counter[Any], Counter[Any], Counter[Any], int]:
         """Return and reset the counts of responses, steps, records and ends."""
         explorer, applied = self.explorer, self.explorer.machine.applied
-        found = explorer.answered.copy(), explorer.taken.copy(), applied.copy(), self._done
+        counts = explorer.answered.copy(), explorer.taken.copy(), applied.copy(), self._done
         self._done = 0
         explorer.answered.clear()
         explorer.taken.clear()
         explorer.machine.applied.clear()
-        return found
+        return counts
 
 
 _worker: Expander

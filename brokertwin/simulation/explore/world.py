@@ -302,14 +302,14 @@ class Explorer:
     def steps(self, world: World) -> list[Step]:
         """Return the steps that are possible in a state."""
         facts = self._facts_of(world.cell)
-        found: list[Step] = [*self._client_steps(world, facts.serving)]
+        steps: list[Step] = [*self._client_steps(world, facts.serving)]
         for number, each in enumerate(world.late):
             is_same = number > 0 and world.late[number - 1].text == each.text
             if not is_same and each.send.broker in facts.serving:
-                found.append(("arrive", number))
-        found += [("deliver", *way) for way, _ in world.cell.waiting]
-        found += self._fault_steps(world.left, facts)
-        return found
+                steps.append(("arrive", number))
+        steps += [("deliver", *way) for way, _ in world.cell.waiting]
+        steps += self._fault_steps(world.left, facts)
+        return steps
 
     def is_done(self, world: World) -> bool:
         """True if all clients have done what they wanted."""
@@ -646,8 +646,8 @@ class Explorer:
         unread.setdefault(broker, []).append(read.record)
 
     def _elect(self, world: World, topic: str, partition: int) -> World:
-        wanted = [{"topic": topic, "partitions": [partition]}]
-        body = {"electionType": 1, "topicPartitions": wanted, "timeoutMs": 60_000}
+        topics = [{"topic": topic, "partitions": [partition]}]
+        body = {"electionType": 1, "topicPartitions": topics, "timeoutMs": 60_000}
         brokers = self._facts_of(world.cell).serving
         if not brokers:
             return world

@@ -70,14 +70,14 @@ def test_internal_topics_are_shown_on_request(served: Served) -> None:
 
 def test_a_broker_is_stopped_and_started(served: Served) -> None:
     assert served.cluster("stop", "2").stderr == "broker 2 stopped\n"
-    found = served.status()
-    assert [row["state"] for row in found["brokers"]] == ["running", "stopped", "running"]
-    assert all(2 not in row["isr"] and row["leader"] != 2 for row in found["partitions"])
+    status = served.status()
+    assert [row["state"] for row in status["brokers"]] == ["running", "stopped", "running"]
+    assert all(2 not in row["isr"] and row["leader"] != 2 for row in status["partitions"])
     with pytest.raises(ConnectionRefusedError):
         Client(served.addresses[2])
     assert served.cluster("start", "2").stderr == "broker 2 starting\n"
-    found = served.status()
-    assert all(sorted(row["isr"]) == [1, 2, 3] for row in found["partitions"])
+    status = served.status()
+    assert all(sorted(row["isr"]) == [1, 2, 3] for row in status["partitions"])
 
 
 def test_a_broker_is_cut_off_and_reached_again(served: Served) -> None:
@@ -124,8 +124,8 @@ def leaders(served: Served) -> list[int]:
 
 
 def outcomes(done: Any) -> list[tuple[int, str]]:
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [(each["partition"], each["error"]) for each in found]
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(each["partition"], each["error"]) for each in documents]
 
 
 def test_the_preferred_leader_is_elected_when_it_is_back(served: Served) -> None:
@@ -150,9 +150,9 @@ def test_a_partition_gets_other_replicas(served: Served) -> None:
     wanted = list(reversed(before))[:2]
     requested = f"{TOPIC}-1={','.join(map(str, wanted))}"
     assert outcomes(served.cluster("reassign", requested, "--json")) == [(1, "NONE")]
-    found = served.status()["partitions"][1]
-    assert (found["replicas"], sorted(found["isr"])) == (wanted, sorted(wanted))
-    assert [row["broker"] for row in found["logs"]] == wanted
+    partition = served.status()["partitions"][1]
+    assert (partition["replicas"], sorted(partition["isr"])) == (wanted, sorted(wanted))
+    assert [row["broker"] for row in partition["logs"]] == wanted
     assert served.cluster("reassign", f"{TOPIC}-1={','.join(map(str, before))}").returncode == 0
     refused = served.cluster("reassign", f"{TOPIC}-1", "--cancel", "--json")
     assert (refused.returncode, outcomes(refused)) == (1, [(1, "NO_REASSIGNMENT_IN_PROGRESS")])

@@ -106,8 +106,8 @@ def commit(client: Client, offset: int) -> None:
 def committed(client: Client) -> int:
     requests = [{"name": "t", "partitionIndexes": list(range(PARTITIONS))}]
     response = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": requests})
-    (found,) = {each["committedOffset"] for each in response["topics"][0]["partitions"]}
-    return int(found)
+    (committed_offset,) = {each["committedOffset"] for each in response["topics"][0]["partitions"]}
+    return int(committed_offset)
 
 
 def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: Path) -> None:

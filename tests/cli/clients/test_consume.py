@@ -87,8 +87,8 @@ def test_keys_choose_partitions_and_json_reports_places(gateway: Running, topic:
     ]
     words = ("--group", "k", "--from-beginning", "-n", 3, "--json", "--read-committed")
     read = brokertwin("consume", topic, *words, *boot)
-    found = [json.loads(line) for line in read.stdout.splitlines()]
-    assert sorted((each["key"], each["value"], each["partition"]) for each in found) == [
+    documents = [json.loads(line) for line in read.stdout.splitlines()]
+    assert sorted((each["key"], each["value"], each["partition"]) for each in documents) == [
         ("21", "one", (-973932308 & 0x7FFFFFFF) % PARTITIONS),
         ("21", "three", (-973932308 & 0x7FFFFFFF) % PARTITIONS),
         ("foobar", "two", (-790332482 & 0x7FFFFFFF) % PARTITIONS),

@@ -122,14 +122,14 @@ class Job:
             return first_and_end(reader, TopicPartition(topic, 0))[0]
 
     def delete_records(self, topic: str, offset: int) -> None:
-        wanted = [{"partitionIndex": 0, "offset": offset}]
-        body = {"topics": [{"name": topic, "partitions": wanted}], "timeoutMs": 1000}
+        partitions = [{"partitionIndex": 0, "offset": offset}]
+        body = {"topics": [{"name": topic, "partitions": partitions}], "timeoutMs": 1000}
         self.send(self.event(21, 2, body))
 
     def fetch(self, topic: str, offset: int) -> str:
         """Send a Fetch; gives back its id."""
-        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
-        partitions = [{"topic": topic, "partitions": [wanted]}]
+        partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+        partitions = [{"topic": topic, "partitions": [partition]}]
         self.send(
             self.event(1, 12, {"maxBytes": 1 << 20, "sessionEpoch": -1, "topics": partitions})
         )
@@ -137,7 +137,9 @@ class Job:
 
     def fetched(self, *ids: str) -> list[list[bytes]]:
         """Return the record bytes of responses, read from `segments` if they are stored there."""
-        responses = {found["id"]: found for found in self.bench.documents(outputs.RESPONSES)}
+        responses = {
+            document["id"]: document for document in self.bench.documents(outputs.RESPONSES)
+        }
         partitions = [responses[each]["response"]["responses"][0]["partitions"][0] for each in ids]
         assert [partition["errorCode"] for partition in partitions] == [0] * len(ids)
         return asyncio.run(self._bytes(partitions))
@@ -145,17 +147,17 @@ class Job:
     async def _bytes(self, partitions: list[dict[str, Any]]) -> list[list[bytes]]:
         segments = SealedSegments(self.bench.client, self.bench.prefix, "a")
         await segments.start()
-        found = []
+        result = []
         try:
             for partition in partitions:
                 batches = partition.get("batches") or []
                 if sealed := partition.get("sealed"):
                     place = (sealed["topicId"], 0, sealed["baseOffset"])
                     batches = await segments.segment(*place) or []
-                found.append(await self.read([each["locator"] for each in batches]))
+                result.append(await self.read([each["locator"] for each in batches]))
         finally:
             await segments.close()
-        return found
+        return result
 
     async def read(self, locators: list[str]) -> list[bytes]:
         """Return the bytes in `data`; empty if they are deleted."""

@@ -64,9 +64,9 @@ def test_a_killed_job_goes_on_from_the_object_store(
     bench.assert_live_run_equals_replay("a")
 
     newest = checkpoint_log.committed(bench.checkpoint)
-    found = snapshot_store.list_all(store / "snapshots")[-1]
-    cells = snapshot_store.read_cells(store / "snapshots" / found.name)
-    assert found.batch == newest and cells == state_reader.read_cells(bench.checkpoint)
+    snapshot_manifest = snapshot_store.list_all(store / "snapshots")[-1]
+    cells = snapshot_store.read_cells(store / "snapshots" / snapshot_manifest.name)
+    assert snapshot_manifest.batch == newest and cells == state_reader.read_cells(bench.checkpoint)
     assert tables.read(str(bench.checkpoint)).cells == cells
 
     code, out, errors = commands.call("query", "select count(*) as n from sessions", "--json")

@@ -51,11 +51,11 @@ def assert_progress_is_reported(lines: list[dict[str, Any]], bench: JobBench, fi
 
 def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
     """Check that snapshots equal the checkpoint at their micro-batch; return the newest batch."""
-    found = snapshot_store.list_all(Path(directory))
-    for each in found:
+    snapshot_manifests = snapshot_store.list_all(Path(directory))
+    for each in snapshot_manifests:
         cells = snapshot_store.read_cells(Path(directory) / each.name)
         assert cells == state_reader.read_cells(bench.checkpoint, each.batch)
-    return found[-1].batch
+    return snapshot_manifests[-1].batch
 
 
 def assert_all_kinds_are_checked(errors: str, newest: int) -> None:
@@ -168,9 +168,9 @@ def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
 
 def assert_it_is_watched(port: int) -> None:
     wait_until(lambda: document_at(port).state is not None)
-    found = document_at(port)
-    assert found.job is not None
-    assert (found.phase, found.job.batch, found.job.dead_letters) == (
+    status = document_at(port)
+    assert status.job is not None
+    assert (status.phase, status.job.batch, status.job.dead_letters) == (
         Phase.RUNNING, 0, {"not JSON": 1},
     )  # fmt: skip
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=WAIT_S) as response:

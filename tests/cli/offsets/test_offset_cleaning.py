@@ -31,8 +31,8 @@ def create(bootstrap: str, topic: str) -> None:
 
 
 def results(stdout: str) -> list[tuple[object, ...]]:
-    found = [json.loads(line) for line in stdout.splitlines()]
-    return [(each["topic"], each["partition"], each["result"]) for each in found]
+    documents = [json.loads(line) for line in stdout.splitlines()]
+    return [(each["topic"], each["partition"], each["result"]) for each in documents]
 
 
 def test_a_dry_run_deletes_nothing_and_execute_deletes_every_offset(

@@ -43,10 +43,10 @@ def topic_of(bootstrap: str) -> tuple[str, str]:
 def settled(client: Client, api: str, version: int, body: Any, codes: Any) -> None:
     """Asks until the coordinator is there; then it has to have taken it."""
     deadline = time.monotonic() + PATIENCE_S
-    while (found := set(codes(client.call(api, version, body)))) & RETRIED:
-        assert time.monotonic() < deadline, found
+    while (actual := set(codes(client.call(api, version, body)))) & RETRIED:
+        assert time.monotonic() < deadline, actual
         time.sleep(0.1)
-    assert found == {Error.NONE}
+    assert actual == {Error.NONE}
 
 
 def of_states(response: Any) -> list[int]:

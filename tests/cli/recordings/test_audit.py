@@ -56,9 +56,9 @@ def test_the_exit_code_is_that_of_the_worst(
 
 def test_programs_get_a_line_for_each_finding(empty_directory: Path) -> None:
     done = brokertwin("audit", ERRORS, "--json", cwd=empty_directory)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["severity"] for each in found] == ["error", "error", "info"]
-    first = found[0]
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["severity"] for each in documents] == ["error", "error", "info"]
+    first = documents[0]
     assert (first["kind"], first["count"], first["error"]) == (
         "producer-fenced",
         4,

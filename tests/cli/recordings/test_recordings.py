@@ -68,10 +68,10 @@ def test_given_settings_go_before_those_beside_the_file(recorded: Recorded, tmp_
 
 
 def test_the_settings_have_no_secrets_and_nothing_of_the_machine(recorded: Recorded) -> None:
-    found = settings_beside([recorded.file])
-    assert "offsets.topic.replication.factor" in found
+    actual = settings_beside([recorded.file])
+    assert "offsets.topic.replication.factor" in actual
     words = ("password", "jaas", "listeners", "log.dir", "node.id", "ssl.", "sasl.")
-    assert not [name for name in found if any(word in name for word in words)]
+    assert not [name for name in actual if any(word in name for word in words)]
 
 
 def test_a_capture_reports_its_numbers_as_json(recorded: Recorded) -> None:
@@ -184,9 +184,9 @@ def test_a_job_that_clamps_times_is_warned_of(
 def test_invalid_arguments_have_clear_error_messages(
     words: list[str], text: str, bench: JobBench, recorded: Recorded
 ) -> None:
-    given = [str(recorded.file) if word == "FILE" else word for word in words]
+    files = [str(recorded.file) if word == "FILE" else word for word in words]
     lines = gzip.decompress(recorded.file.read_bytes()).decode()
-    done = brokertwin("send", *given, *to(bench), text=lines)
+    done = brokertwin("send", *files, *to(bench), text=lines)
     assert done.returncode == 2
     assert text in " ".join(done.stderr.split())
     assert bench.all_rows("requests") == []

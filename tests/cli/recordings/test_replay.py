@@ -272,8 +272,8 @@ def test_it_shows_the_state_as_it_was_at_a_moment(empty_directory: Path) -> None
 def differing(kind: str, *moments: object, cwd: Path) -> list[dict[str, Any]]:
     done = replay("diff", *moments, GROUP, "--kind", kind, "--json", cwd=cwd)
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    document: list[dict[str, Any]] = json.loads(done.stdout)
+    return document
 
 
 def test_it_shows_what_differs_between_two_moments(empty_directory: Path) -> None:

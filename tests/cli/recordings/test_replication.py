@@ -34,11 +34,11 @@ def test_one_partition_with_its_changes() -> None:
 
 
 def test_json_has_everything() -> None:
-    found = json.loads(report(*LOGS, "--json", "--topic-partition", "isr-0").stdout)
-    state = found["partitions"]["isr-0"]
+    document = json.loads(report(*LOGS, "--json", "--topic-partition", "isr-0").stdout)
+    state = document["partitions"]["isr-0"]
     assert (state["leader"], state["isr"], state["highWatermark"]) == (1, [1, 2, 3], 169)
-    assert found["highWatermarks"]["a race"] == 3
-    assert {"time", "high_watermark", "why"} <= found["changes"][0].keys()
+    assert document["highWatermarks"]["a race"] == 3
+    assert {"time", "high_watermark", "why"} <= document["changes"][0].keys()
 
 
 def test_lines_with_fields_of_another_type_are_reported(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_lines_with_fields_of_another_type_are_reported(tmp_path: Path) -> None:
     reason = "Expected `int`, got `str` - at `$.request.maxWaitMs`"
     assert "1 line could not be read:" in output.output
     assert f"broker-1.log:{place + 1}: {reason}" in output.output
-    found = json.loads(report(str(tmp_path / "broker-1.log"), "--json").stdout)
-    assert found["unreadable"] == {reason: 1}
+    document = json.loads(report(str(tmp_path / "broker-1.log"), "--json").stdout)
+    assert document["unreadable"] == {reason: 1}
 
 
 def test_a_partition_that_is_not_there() -> None:

@@ -166,13 +166,13 @@ def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
     planned = checkpoint_log.planned(bench.checkpoint)
     assert planned == checkpoint_log.committed(bench.checkpoint)
 
-    found = bench.findings()
-    assert len(set(found)) == len(found), "a finding is reported twice"
+    findings = bench.findings()
+    assert len(set(findings)) == len(findings), "a finding is reported twice"
     stored = pa.concat_tables(
         pq.read_table(each) for each in sorted((bench.tables / "findings").glob("*.parquet"))
     )
     shown = [(each["id"], each["what"], each["withdrawn"]) for each in stored.to_pylist()]
-    rows = [(each["id"], each["what"], each["withdrawn"]) for each in map(json.loads, found)]
+    rows = [(each["id"], each["what"], each["withdrawn"]) for each in map(json.loads, findings)]
     assert sorted(shown) == sorted(rows)
     if mode is KeyMode.ENTITY:
         for each in TABLES:

@@ -31,9 +31,9 @@ def document(number: int, client: str = "a", cluster: str = "shop", **others: ob
 
 
 def live(source: LiveSource) -> OfLive:
-    found = source.status().live
-    assert found is not None
-    return found
+    actual = source.status().live
+    assert actual is not None
+    return actual
 
 
 def test_a_completed_finding_is_counted_once_and_shown_with_its_cause() -> None:

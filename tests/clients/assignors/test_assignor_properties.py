@@ -24,11 +24,11 @@ def assigned(group: Input) -> Assignment:
 
 
 def all_partitions(group: Input) -> set[TopicPartition]:
-    wanted = {topic for subscription in group.members.values() for topic in subscription.topics}
+    members = {topic for subscription in group.members.values() for topic in subscription.topics}
     return {
         TopicPartition(topic, at)
         for topic, count in group.counts.items()
-        if topic in wanted
+        if topic in members
         for at in range(count)
     }
 

@@ -52,7 +52,7 @@ class Group:
 
     def rebalance(self, now: int) -> ClusterAssignment:
         self.generation += 1
-        found = self.assignor.assign(
+        assignment = self.assignor.assign(
             now,
             self.work,
             self.running,
@@ -60,9 +60,9 @@ class Group:
             last_completed=self.generation - 1 if self.generation > 1 else -1,
         )
         for name, items in self.running.items():
-            kept = [item for item in items if item not in found.revoked[name]]
-            self.running[name] = kept + found.assigned[name]
-        return found
+            kept = [item for item in items if item not in assignment.revoked[name]]
+            self.running[name] = kept + assignment.assigned[name]
+        return assignment
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         return {
@@ -161,7 +161,7 @@ def test_example_8_the_bytes() -> None:
     assert encode_state(state, ConnectProtocol.SESSIONED).hex() == (
         "0002" "0009" + b"http://w1".hex() + "0000000000000005" "ffffffff"
     )  # fmt: skip
-    given = Assignment(
+    assignment = Assignment(
         leader="w1",
         leader_url="u",
         config_offset=5,
@@ -172,18 +172,18 @@ def test_example_8_the_bytes() -> None:
     items = "000000010004" + b"sink".hex() + "00000002ffffffff00000001"
     revoked = "000000010001" + b"x".hex() + "0000000100000000"
     head = "00000002" + b"w1".hex() + "0001" + b"u".hex() + "0000000000000005"
-    assert encode_assignment(given, ConnectProtocol.EAGER).hex() == "0000" + head + items
+    assert encode_assignment(assignment, ConnectProtocol.EAGER).hex() == "0000" + head + items
     compatible = "0001" + head + items + revoked + "00000009"
-    assert encode_assignment(given, ConnectProtocol.COMPATIBLE).hex() == compatible
+    assert encode_assignment(assignment, ConnectProtocol.COMPATIBLE).hex() == compatible
 
 
 def test_encoded_assignments_and_states_are_decoded() -> None:
     for protocol in ConnectProtocol:
-        given = Assignment(
+        assignment = Assignment(
             version=protocol.version, leader="w", leader_url="u", assigned=tuple(TWO_AND_TWO)
         )
-        assert decode_assignment(encode_assignment(given, protocol)) == given
-        inner = None if protocol is ConnectProtocol.EAGER else given
+        assert decode_assignment(encode_assignment(assignment, protocol)) == assignment
+        inner = None if protocol is ConnectProtocol.EAGER else assignment
         state = WorkerState("u", 3, inner)
         assert decode_state(encode_state(state, protocol)) == state
 

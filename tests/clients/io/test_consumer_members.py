@@ -231,8 +231,8 @@ def test_each_record_is_copied_once_after_a_crash(bootstrap: str) -> None:
     second.close()
     assert sorted(copied) == places(0, 5)
 
-    found = [message.value or b"" for message in read_committed(bootstrap, sink, 5 * PARTITIONS)]
-    assert sorted(found) == places(0, 5)
+    values = [message.value or b"" for message in read_committed(bootstrap, sink, 5 * PARTITIONS)]
+    assert sorted(values) == places(0, 5)
 
 
 def working(seconds: float, other: OurMember) -> list[set[int]]:

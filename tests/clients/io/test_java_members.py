@@ -33,14 +33,14 @@ class JavaMember:
     """A member of the group that is named like its topic; polled like the others."""
 
     def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
-        given = {
+        options = {
             "bootstrap.servers": bootstrap,
             "group.id": topic,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 100,
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-        words = [f"{name}={value}" for name, value in given.items()]
+        words = [f"{name}={value}" for name, value in options.items()]
         self._java = subprocess.Popen(
             [*streams_command(), str(DRIVER), topic, *words],
             stdin=subprocess.PIPE,

@@ -95,10 +95,10 @@ def has_records(bootstrap: str, topic: str) -> bool:
 def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
     """Check that each word's counts are 1, 2, 3 … up to its number in `lines` lines."""
     expected = {word: lines * n for word, n in Counter(LINE.split()).items()}
-    found: dict[bytes, list[int]] = {}
+    actual: dict[bytes, list[int]] = {}
     for message in read_committed(bootstrap, topic, sum(expected.values())):
-        found.setdefault(message.key or b"", []).append(int(message.value or b""))
-    assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
+        actual.setdefault(message.key or b"", []).append(int(message.value or b""))
+    assert actual == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 
 def test_our_and_java_instances_count_each_word_once(bootstrap: str, tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_a_streams_group_has_topics_and_tasks_from_the_broker(gateway: str, tmp_
 
         def described() -> dict[str, Any]:
             body = {"groupIds": [config.application_id], "includeAuthorizedOperations": False}
-            found: dict[str, Any] = client.call("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
-            return found
+            group: dict[str, Any] = client.call("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
+            return group
 
         def write(count: int) -> None:
             written(gateway, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])

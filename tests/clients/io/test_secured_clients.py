@@ -54,8 +54,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(params=["gateway", pytest.param("real", marks=pytest.mark.kafka)])
 def secured(request: pytest.FixtureRequest) -> Secured:
-    found: Secured = request.getfixturevalue(request.param)
-    return found
+    result: Secured = request.getfixturevalue(request.param)
+    return result
 
 
 def copied(kafka: ClientProperties, topic: str) -> list[bytes]:
@@ -93,8 +93,12 @@ def test_commands_accept_a_properties_file(secured: Secured, tmp_path: Path) -> 
     assert counted.returncode == 0, counted.stderr
     reading = ("--group", topic, "--from-beginning", "-n", 3, "--json", *to_kafka)
     read = brokertwin("consume", f"{topic}-counts", *reading)
-    found = [json.loads(line) for line in read.stdout.splitlines()]
-    assert [(each["key"], each["value"]) for each in found] == [("a", "1"), ("b", "1"), ("b", "2")]
+    documents = [json.loads(line) for line in read.stdout.splitlines()]
+    assert [(each["key"], each["value"]) for each in documents] == [
+        ("a", "1"),
+        ("b", "1"),
+        ("b", "2"),
+    ]
     files = Files(tmp_path, f"{topic}-moved", secured.bootstrap)
     files.grow(50)
     moved = brokertwin(*files.words("--timeout", 2), *to_kafka)
@@ -189,8 +193,8 @@ def test_a_session_is_reauthenticated_on_the_same_connection(tmp_path: Path) -> 
 
 def test_javas_key_store_types_are_supported(tmp_path: Path) -> None:
     """A broker that wants a certificate of clients; the client's is in PKCS12."""
-    given = {**stores(tmp_path), "ssl.client.auth": "required"}
-    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
+    settings = {**stores(tmp_path), "ssl.client.auth": "required"}
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings)
     with running_gateway(security=security) as running:
         values = {
             "bootstrap.servers": running.bootstrap,

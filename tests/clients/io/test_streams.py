@@ -102,13 +102,13 @@ def test_words_are_counted_once_after_an_instance_kill(bootstrap: str) -> None:
         written(bootstrap, lines, [ProducerRecord(b"%d" % n, LINE) for n in range(200)])
         wait_until(lambda: tasks_of(left) == every, "the other instance has all tasks")
         expected = {word: 800 * n for word, n in Counter(LINE.split()).items()}
-        found: dict[bytes, list[int]] = {}
+        actual: dict[bytes, list[int]] = {}
         for message in read_committed(bootstrap, counts, sum(expected.values())):
-            found.setdefault(message.key or b"", []).append(int(message.value or b""))
+            actual.setdefault(message.key or b"", []).append(int(message.value or b""))
         words = f"{config.application_id}-words-repartition"
         wait_until(lambda: not left_in(bootstrap, words, 3), "what was read of words is deleted")
         assert left_in(bootstrap, lines, 3) == 800, "of lines nothing is"
-    assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
+    assert actual == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 
 def test_the_seeds_six_tasks_run_on_three_threads_then_two(bootstrap: str) -> None:
@@ -130,8 +130,8 @@ def test_the_seeds_six_tasks_run_on_three_threads_then_two(bootstrap: str) -> No
         written(
             bootstrap, right, [ProducerRecord(b"%d" % n, b"right %d" % n) for n in range(25, 75)]
         )
-        found = {m.key: m.value for m in read_committed(bootstrap, sink, 25)}
-    assert found == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}
+        actual = {m.key: m.value for m in read_committed(bootstrap, sink, 25)}
+    assert actual == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}
 
 
 def items_of(response: dict[str, Any]) -> list[tuple[bytes, str]]:
@@ -232,8 +232,8 @@ def test_a_busy_thread_keeps_its_tasks_beyond_a_session() -> None:
             assert working.wait(PATIENCE_S)
             time.sleep(session_ms * 2.5 / 1_000)
             go_on.set()
-            found = read_committed(gateway.bootstrap, "done", 1)
-            assert [message.value for message in found] == [b"v"]
+            records = read_committed(gateway.bootstrap, "done", 1)
+            assert [message.value for message in records] == [b"v"]
             assert (instance.tasks(), generations(instance)) == (had, member)
 
 

@@ -50,16 +50,16 @@ def topic(bootstrap: str) -> str:
 
 @pytest.fixture
 def requested_topics(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    found: list[list[str]] = []
+    topics: list[list[str]] = []
     do = SocketNetwork.do
 
     def noted(network: SocketNetwork, action: Action) -> None:
         if isinstance(action, Send) and action.api == "METADATA":
-            found.append([each.name for each in action.body.topics])  # type: ignore[attr-defined]
+            topics.append([each.name for each in action.body.topics])  # type: ignore[attr-defined]
         do(network, action)
 
     monkeypatch.setattr(SocketNetwork, "do", noted)
-    return found
+    return topics
 
 
 @pytest.mark.parametrize("rules", [SEED, TODAY], ids=["0.10", "today"])

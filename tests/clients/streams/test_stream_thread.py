@@ -79,8 +79,8 @@ def test_example_11_a_killed_threads_tasks_resume_from_committed_offsets() -> No
     for number in range(60, 90):
         made.send("t", b"%d" % number, b"%d" % number)
     made.run(2_000)
-    found = sorted(int(message.value or b"") for message in made.read("out"))
-    assert found == list(range(90))
+    values = sorted(int(message.value or b"") for message in made.read("out"))
+    assert values == list(range(90))
 
 
 def test_example_12_tasks_stay_complete_after_a_thread_dies() -> None:
@@ -248,8 +248,8 @@ def test_buffered_records_of_a_revoked_task_are_read_by_the_next_owner(
     made.run_until(lambda: all(map(len, made.tasks().values())) and made.all_run())
     monkeypatch.undo()
     made.run(2_000)
-    found = Counter(int(message.value or b"") for message in made.read("out"))
-    assert found == Counter(range(1_000))
+    actual = Counter(int(message.value or b"") for message in made.read("out"))
+    assert actual == Counter(range(1_000))
 
 
 def test_a_thread_with_a_fenced_producer_creates_a_new_one() -> None:

@@ -18,8 +18,8 @@ def test_the_oldest_record_is_next() -> None:
     made = task()
     for at, offset, timestamp in ((A, 0, 5), (A, 1, 1), (B, 0, 3), (B, 1, 7)):
         made.add(at, offset, ProducerRecord(b"k", b"%d" % timestamp, timestamp))
-    given = [made.process()[0].message.value for _ in range(4)]
-    assert given == [b"3", b"5", b"1", b"7"]
+    values = [made.process()[0].message.value for _ in range(4)]
+    assert values == [b"3", b"5", b"1", b"7"]
 
 
 def test_buffered_records_are_not_committed_but_markers_are() -> None:

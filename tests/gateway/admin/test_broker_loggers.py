@@ -155,7 +155,7 @@ def test_message_below_the_level_of_its_logger_is_not_logged(
         assert written() == []
         with gateway.client(2) as other:
             body = {"resources": [{"resourceType": LOGGER, "resourceName": "2"}]}
-            found = other.call("DESCRIBE_CONFIGS", 4, body)["results"][0]["configs"]
-            assert {each["name"]: each["value"] for each in found} == dict.fromkeys(
+            configs = other.call("DESCRIBE_CONFIGS", 4, body)["results"][0]["configs"]
+            assert {each["name"]: each["value"] for each in configs} == dict.fromkeys(
                 LOGGERS, "FATAL"
             )

@@ -98,12 +98,12 @@ class Talk:
         body = {"clientInstanceId": instance_id}
         response = self._connections[connection].call("GET_TELEMETRY_SUBSCRIPTIONS", 0, body)
         if response["errorCode"] == 0:
-            known = response["clientInstanceId"]
-            self._subscriptions[known] = response["subscriptionId"]
+            client_instance_id = response["clientInstanceId"]
+            self._subscriptions[client_instance_id] = response["subscriptionId"]
             if instance_id == ZERO_UUID:
-                assert re.fullmatch(r"[\w][\w-]{21}", known), known
-                plain = (response["subscriptionId"] ^ uuid_hash(known)) & 0xFFFFFFFF
-                self._drawn.add(known)
+                assert re.fullmatch(r"[\w][\w-]{21}", client_instance_id), client_instance_id
+                plain = (response["subscriptionId"] ^ uuid_hash(client_instance_id)) & 0xFFFFFFFF
+                self._drawn.add(client_instance_id)
                 fields = {**response, "clientInstanceId": "drawn", "subscriptionId": plain}
                 self._report(f"{connection} gets a new one", fields)
                 return response
@@ -276,5 +276,5 @@ def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:
         ours = talk(running.addresses[1])
     steps = [what for what, _ in ours]
     real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=steps)
-    for expected, found in zip(real, ours, strict=True):
-        assert found == expected
+    for expected, actual in zip(real, ours, strict=True):
+        assert actual == expected

@@ -60,10 +60,10 @@ def do(path: Path, kind: str, broker: int) -> Any:
 
 
 def partition_of(path: Path, name: str) -> dict[str, Any]:
-    (found,) = (
+    (partition,) = (
         row for row in control.ask(path, ask="status")["partitions"] if row["topic"] == name
     )
-    return dict(found)
+    return dict(partition)
 
 
 def test_stopped_broker_has_no_port_and_no_connections(gateway: Running, path: Path) -> None:
@@ -110,15 +110,15 @@ def test_status_shows_leaders_and_replica_offsets(gateway: Running, path: Path) 
         assert client.produce("orders", batch(b"a"))["errorCode"] == 0
         do(path, "isolate-broker", follower)
         assert client.produce("orders", batch(b"b"), acks=1)["errorCode"] == 0
-    found = partition_of(path, "orders")
-    assert (found["leader"], sorted(found["isr"])) == (leader, [1, 2, 3])
-    assert (found["logEndOffset"], found["highWatermark"], found["lag"]) == (2, 1, 1)
-    assert {row["broker"]: row["lag"] for row in found["logs"]} == {
+    partition = partition_of(path, "orders")
+    assert (partition["leader"], sorted(partition["isr"])) == (leader, [1, 2, 3])
+    assert (partition["logEndOffset"], partition["highWatermark"], partition["lag"]) == (2, 1, 1)
+    assert {row["broker"]: row["lag"] for row in partition["logs"]} == {
         each: int(each == follower) for each in (1, 2, 3)
     }
     do(path, "rejoin-broker", follower)
-    found = partition_of(path, "orders")
-    assert (found["highWatermark"], found["lag"]) == (2, 0)
+    partition = partition_of(path, "orders")
+    assert (partition["highWatermark"], partition["lag"]) == (2, 0)
     states = [row["state"] for row in control.ask(path, ask="status")["brokers"]]
     assert states == ["running"] * 3
 
@@ -128,9 +128,9 @@ def test_stopped_broker_leads_nothing_and_is_in_no_isr(gateway: Running, path: P
         create(client, "orders")
     leader = partition_of(path, "orders")["leader"]
     do(path, "stop-broker", leader)
-    found = partition_of(path, "orders")
-    assert found["leader"] not in (leader, NEVER_THERE)
-    assert leader not in found["isr"]
+    partition = partition_of(path, "orders")
+    assert partition["leader"] not in (leader, NEVER_THERE)
+    assert leader not in partition["isr"]
     row = control.ask(path, ask="status")["brokers"][leader - 1]
     assert row == {"broker": leader, "state": "stopped", "leads": 0, "replicas": 1, "inSync": 0}
 

@@ -55,14 +55,14 @@ def consume_with_kafka_python(bootstrap: str) -> list[bytes]:
     consumer = kafka.KafkaConsumer(
         TOPIC, bootstrap_servers=bootstrap, group_id="kp", auto_offset_reset="earliest"
     )
-    found: list[bytes] = []
+    result: list[bytes] = []
     deadline = time.monotonic() + PATIENCE_S
-    while len(found) < COUNT and time.monotonic() < deadline:
+    while len(result) < COUNT and time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=500).values():
-            found += [each.value for each in records]
+            result += [each.value for each in records]
     consumer.commit()
     consumer.close()
-    return found
+    return result
 
 
 def transact_with_confluent(bootstrap: str) -> None:

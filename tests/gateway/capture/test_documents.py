@@ -42,19 +42,19 @@ def header(api_key: int, version: int) -> dict[str, Any]:
 def exchange(
     request: bytes, response: bytes | None, principal: str | None = "User:a"
 ) -> CapturedExchange:
-    found = CapturedExchange(1000, 5.0, "c1", principal)
-    found.read_request(request)
+    result = CapturedExchange(1000, 5.0, "c1", principal)
+    result.read_request(request)
     if response is not None:
-        found.read_response(response)
-    return found
+        result.read_response(response)
+    return result
 
 
 def document(request: bytes, response: bytes | None, **how: Any) -> dict[str, Any]:
     made = exchange(request, response)
     written = made.document(**{"ended": 5.0025, "is_delivered": True, "broker": None, **how})
     assert b"\n" not in written
-    found: dict[str, Any] = json.loads(written)
-    return found
+    result: dict[str, Any] = json.loads(written)
+    return result
 
 
 @given(data=st.data())
@@ -67,10 +67,10 @@ def test_document_is_encoded_to_the_bytes_of_the_wire(data: st.DataObject) -> No
     response = data.draw(bodies(f"{API_NAMES[key]}Response", version), label="response")
     sent = encode_request(RequestFrame(header(key, version), request))
     responded = bytes(encode_response(key, version, 7, response))
-    found = document(sent, responded)
-    assert encode_request(RequestFrame(found["requestHeader"], found["request"])) == sent
-    assert bytes(encode_response(key, version, 7, found["response"])) == responded
-    assert "reason" not in found
+    actual = document(sent, responded)
+    assert encode_request(RequestFrame(actual["requestHeader"], actual["request"])) == sent
+    assert bytes(encode_response(key, version, 7, actual["response"])) == responded
+    assert "reason" not in actual
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.split(".")[0])
@@ -134,9 +134,9 @@ def test_produce_with_acks_0_has_a_null_response() -> None:
 
 
 def test_missing_response_differs_from_a_null_response() -> None:
-    found = document(produce(-1, None), None, is_delivered=False)
-    assert "response" not in found
-    assert found["delivered"] is False
+    actual = document(produce(-1, None), None, is_delivered=False)
+    assert "response" not in actual
+    assert actual["delivered"] is False
 
 
 def test_frame_of_a_document() -> None:
@@ -151,27 +151,27 @@ def test_frame_of_a_document() -> None:
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (METADATA, 99), (SASL_AUTHENTICATE, 77)])
 def test_undecodable_frame_has_a_reason_and_no_bytes(key: int, version: int) -> None:
     frame = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7" + b"hunter2" * 9
-    found = document(frame, b"\0\0\0\7" + b"hunter2" * 9)
-    assert (found["request"], "response" in found) == (None, False)
-    assert found["requestHeader"]["requestApiKey"] == key
-    assert found["requestHeader"]["correlationId"] == 7
-    assert "is not supported" in found["reason"]
-    assert (found["requestSizeInBytes"], found["responseSizeInBytes"]) == (71, 67)
-    assert "hunter2" not in json.dumps(found)
+    actual = document(frame, b"\0\0\0\7" + b"hunter2" * 9)
+    assert (actual["request"], "response" in actual) == (None, False)
+    assert actual["requestHeader"]["requestApiKey"] == key
+    assert actual["requestHeader"]["correlationId"] == 7
+    assert "is not supported" in actual["reason"]
+    assert (actual["requestSizeInBytes"], actual["responseSizeInBytes"]) == (71, 67)
+    assert "hunter2" not in json.dumps(actual)
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_become_a_document(frame: bytes) -> None:
-    found = document(frame, frame)
-    assert found["request"] is not None or "reason" in found
+    actual = document(frame, frame)
+    assert actual["request"] is not None or "reason" in actual
 
 
 def test_undecodable_response_keeps_the_request() -> None:
     sent = encode_request(RequestFrame(header(METADATA, 12), {"topics": None}))
-    found = document(sent, b"\0\0\0\7\xff\xff")
-    assert found["request"]["topics"] is None
-    assert "response" not in found
-    assert found["reason"].startswith("response: ")
+    actual = document(sent, b"\0\0\0\7\xff\xff")
+    assert actual["request"]["topics"] is None
+    assert "response" not in actual
+    assert actual["reason"].startswith("response: ")
 
 
 def test_unsupported_api_versions_request_has_a_version_0_response() -> None:

@@ -32,9 +32,9 @@ def consume_in_a_group(bootstrap: str) -> list[bytes]:
         auto_offset_reset="earliest",
         consumer_timeout_ms=PATIENCE_S * 1000,
     )
-    found = [next(consumer).value for _ in range(COUNT)]
+    values = [next(consumer).value for _ in range(COUNT)]
     consumer.close()
-    return found
+    return values
 
 
 @pytest.fixture(scope="module")

@@ -80,10 +80,10 @@ def test_coordinators_are_reached_through_the_proxy(
     ):
         while True:
             response = client.call("FIND_COORDINATOR", version, keys, keyType=0)
-            found = response.get("coordinators", [response])
-            if all(each["errorCode"] == 0 for each in found):
+            coordinators = response.get("coordinators", [response])
+            if all(each["errorCode"] == 0 for each in coordinators):
                 break
-        for each in found:
+        for each in coordinators:
             real = cluster.addresses[each["nodeId"]]
             assert Address(each["host"], each["port"]) == capture.proxy.addresses[real]
 
@@ -208,8 +208,8 @@ def waiting(capture: Capturing) -> int:
 
 
 def waiting_fetch(partition: int, wait_ms: int) -> dict[str, Any]:
-    wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    topics = [{"topic": "empty", "partitions": [wanted]}]
+    part = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topic": "empty", "partitions": [part]}]
     return {"maxWaitMs": wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
 
 
@@ -218,8 +218,8 @@ def empty(cluster: Running) -> Iterator[int]:
     """Return an empty partition that broker 1 leads."""
     with cluster.client() as client:
         client.topic("empty", partitions=len(BROKERS))
-        found = client.call("METADATA", 9, name="empty")["topics"][0]
-        yield next(p["partitionIndex"] for p in found["partitions"] if p["leaderId"] == 1)
+        topic = client.call("METADATA", 9, name="empty")["topics"][0]
+        yield next(p["partitionIndex"] for p in topic["partitions"] if p["leaderId"] == 1)
 
 
 def test_response_after_the_client_has_disconnected(

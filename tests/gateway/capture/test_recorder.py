@@ -125,8 +125,8 @@ def test_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
     sink = FileSink(tmp_path / name)
     sink.write([b"1", b"2"])
     cut: list[str] = []
-    found = [line.text for line in lines_of(tmp_path / name, name, on_cut=lambda: cut.append(name))]
-    assert found == [b"1\n", b"2\n"], "it is read while it is written"
+    texts = [line.text for line in lines_of(tmp_path / name, name, on_cut=lambda: cut.append(name))]
+    assert texts == [b"1\n", b"2\n"], "it is read while it is written"
     assert cut == ([name] if name.endswith(".gz") else [])
     sink.write([b"3"])
     sink.close()

@@ -142,8 +142,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     trust = directory / "ca.pem"
     trust.write_text(authority.certificate)
     broker = EmbeddedKafka(directory / "kafka", default_home())
-    given = {"security.protocol": "SASL_SSL", "ssl.truststore.location": str(trust)}
-    tls = ClientProperties(given).ssl_context()
+    options = {"security.protocol": "SASL_SSL", "ssl.truststore.location": str(trust)}
+    tls = ClientProperties(options).ssl_context()
     try:
         real = broker.start(settings(directory, authority))
         with (
@@ -206,8 +206,8 @@ def test_token_without_header_is_recorded_as_a_token(secured: Secured) -> None:
 def test_untrusted_broker_gets_no_requests(secured: Secured, tmp_path: Path) -> None:
     stranger = tmp_path / "other.pem"
     stranger.write_text(Authority().certificate)
-    given = {"security.protocol": "SSL", "ssl.truststore.location": str(stranger)}
-    tls = ClientProperties(given).ssl_context()
+    options = {"security.protocol": "SSL", "ssl.truststore.location": str(stranger)}
+    tls = ClientProperties(options).ssl_context()
     real = secured.capture.proxy._first.address
     with capturing(real, tmp_path / "f", tls=tls) as capture:
         with Client(capture.first) as connection:
@@ -217,7 +217,7 @@ def test_untrusted_broker_gets_no_requests(secured: Secured, tmp_path: Path) -> 
 
 
 def test_unreadable_certificates_are_reported() -> None:
-    given = {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere/trust.pem"}
+    options = {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere/trust.pem"}
     with pytest.raises(UserError, match="Could not read the certificates for TLS: No such file"):
-        ClientProperties(given).ssl_context()
+        ClientProperties(options).ssl_context()
     assert ClientProperties({}).ssl_context() is None

@@ -58,8 +58,8 @@ def test_only_a_torn_tail_is_dropped(
     end = data.draw(st.integers(0, len(whole)))
     path.write_bytes(whole[:end])
     kept = whole[:end].count(b"\n")
-    found, dropped = read(path)
-    assert found == documents[:kept]
+    actual, dropped = read(path)
+    assert actual == documents[:kept]
     assert path.stat().st_size == end - dropped
     written(path, [b"later"])
     assert read(path) == ([*documents[:kept], b"later"], 0)

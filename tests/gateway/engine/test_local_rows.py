@@ -77,9 +77,9 @@ def test_local_cell_writes_the_rows_of_a_jobs_cell(seed: int) -> None:
     for offset, document in enumerate(story.documents):
         place = Position(0, offset)
         mine = local.handle(within_a_process(document), place)
-        found = [rendered(row, versions) for row in mine]
+        actual = [rendered(row, versions) for row in mine]
         expected = [rendered(row, versions) for row in remote.handle(document, place)]
-        assert found == [each for each in expected if each is not None]
+        assert actual == [each for each in expected if each is not None]
         responses += sum(isinstance(row, LocalResponse) for row in mine)
         records += sum(isinstance(row, LocalRecord) for row in mine)
     assert local.columns() == remote.columns()
@@ -95,6 +95,6 @@ def test_copy_of_the_cell_writes_the_same_rows() -> None:
     twin = cell.copy()
     place = Position(0, 20)
     first, second = cell.handle(story.documents[20], place), twin.handle(story.documents[20], place)
-    known = versions_of(story.documents)
-    assert [rendered(row, known) for row in first] == [rendered(row, known) for row in second]
+    versions = versions_of(story.documents)
+    assert [rendered(row, versions) for row in first] == [rendered(row, versions) for row in second]
     assert [type(row) for row in first] == [type(row) for row in second]

@@ -155,13 +155,13 @@ def is_responding(running: Running) -> bool:
 
 
 def fetch_that_waits(topic: str) -> dict[str, Any]:
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
     return {
         "maxWaitMs": LONG_WAIT_MS,
         "minBytes": 1,
         "maxBytes": 1 << 20,
         "sessionEpoch": -1,
-        "topics": [{"topic": topic, "partitions": [wanted]}],
+        "topics": [{"topic": topic, "partitions": [partition]}],
     }
 
 

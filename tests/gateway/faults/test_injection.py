@@ -41,8 +41,10 @@ def produce(*topics: str, acks: int = -1) -> RequestFrame:
     return request("PRODUCE", acks=acks, topicData=data)
 
 
-def inject(faults: FaultSet, wanted: RequestFrame, broker: int | None = 1) -> InjectedFaults | None:
-    return faults.inject(wanted, broker, Known())
+def inject(
+    faults: FaultSet, request_frame: RequestFrame, broker: int | None = 1
+) -> InjectedFaults | None:
+    return faults.inject(request_frame, broker, Known())
 
 
 def hits(spec: dict[str, Any], count: int) -> list[int]:
@@ -119,8 +121,8 @@ def test_each_fault_counts_the_requests_that_match_it() -> None:
             FaultSpec(effect=Effect.DELAY, ms=5, nth=2),
         ]
     )
-    found = [inject(faults, produce("orders")) for _ in range(3)]
-    assert [str(each) if each else None for each in found] == [
+    injected_faults = [inject(faults, produce("orders")) for _ in range(3)]
+    assert [str(each) if each else None for each in injected_faults] == [
         "any request response lost",
         "any request connection cut and any request delayed by 5 ms",
         None,
@@ -131,16 +133,19 @@ def test_each_fault_counts_the_requests_that_match_it() -> None:
 
 def test_a_chosen_request_of_another_fault_leaves_the_fault_for_the_next() -> None:
     faults = FaultSet([FaultSpec(effect=Effect.LOSE, nth=2), FaultSpec(effect=Effect.CUT, nth=2)])
-    effects = [(found and found.effect) for found in (inject(faults, produce()) for _ in range(4))]
+    effects = [
+        (injected_fault and injected_fault.effect)
+        for injected_fault in (inject(faults, produce()) for _ in range(4))
+    ]
     assert effects == [None, Effect.LOSE, Effect.CUT, None]
 
 
 def test_a_failing_topic_leaves_the_rest_of_a_produce() -> None:
     spec = FaultSpec(effect=Effect.FAIL, error="KAFKA_STORAGE_ERROR", topic="orders")
     wanted = produce("orders", "payments")
-    found = inject(FaultSet([spec]), wanted)
-    assert found is not None
-    plan = found.plan(wanted, 1, Known())
+    injected_faults = inject(FaultSet([spec]), wanted)
+    assert injected_faults is not None
+    plan = injected_faults.plan(wanted, 1, Known())
     assert plan.forwarded is not None
     assert [topic["name"] for topic in plan.forwarded["topicData"]] == ["payments"]
     assert [topic["name"] for topic in plan.refused["topicData"]] == ["orders"]
@@ -155,9 +160,9 @@ def test_a_failing_topic_leaves_the_rest_of_a_produce() -> None:
 def test_a_produce_that_fails_as_a_whole_is_not_forwarded(acks: int, has_response: bool) -> None:
     wanted = produce("orders", acks=acks)
     spec = FaultSpec(effect=Effect.FAIL, api="PRODUCE", error="KAFKA_STORAGE_ERROR")
-    found = inject(FaultSet([spec]), wanted)
-    assert found is not None
-    plan = found.plan(wanted, 1, Known())
+    injected_faults = inject(FaultSet([spec]), wanted)
+    assert injected_faults is not None
+    plan = injected_faults.plan(wanted, 1, Known())
     assert plan.forwarded is None
     assert bool(plan.respond(None)) is has_response
 
@@ -165,9 +170,9 @@ def test_a_produce_that_fails_as_a_whole_is_not_forwarded(acks: int, has_respons
 def test_a_topic_of_all_topics_in_metadata_is_replaced() -> None:
     wanted = request("METADATA", topics=None)
     spec = FaultSpec(effect=Effect.FAIL, error="LEADER_NOT_AVAILABLE", topic="orders")
-    found = inject(FaultSet([spec]), wanted)
-    assert found is not None
-    plan = found.plan(wanted, 1, Known())
+    injected_faults = inject(FaultSet([spec]), wanted)
+    assert injected_faults is not None
+    plan = injected_faults.plan(wanted, 1, Known())
     assert plan.forwarded == wanted.body
     topics = [{"name": name, "errorCode": 0} for name in ("orders", "payments")]
     response = plan.respond({"topics": topics})
@@ -177,9 +182,11 @@ def test_a_topic_of_all_topics_in_metadata_is_replaced() -> None:
 
 
 def test_a_throttle_time_is_in_the_response() -> None:
-    found = inject(FaultSet([FaultSpec(effect=Effect.THROTTLE, ms=300)]), produce("orders"))
-    assert found is not None
-    response = found.plan(produce("orders"), 1, Known()).respond({"throttleTimeMs": 0})
+    injected_faults = inject(
+        FaultSet([FaultSpec(effect=Effect.THROTTLE, ms=300)]), produce("orders")
+    )
+    assert injected_faults is not None
+    response = injected_faults.plan(produce("orders"), 1, Known()).respond({"throttleTimeMs": 0})
     assert response == {"throttleTimeMs": 300}
 
 

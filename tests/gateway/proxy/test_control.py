@@ -122,8 +122,8 @@ def test_errors_have_a_status_and_an_explanation(
     call("POST", "faults", {"effect": "cut", "api": "HEARTBEAT"})
     monkeypatch.setattr(http_access, "BODY_BYTES_MAX", 1000)
     for method, path, raw, code, error in ERRORS:
-        found, document = call(method, path, raw=raw)
-        assert found == code, (method, path)
+        actual, document = call(method, path, raw=raw)
+        assert actual == code, (method, path)
         assert error in document["error"]
 
 

@@ -88,8 +88,8 @@ def test_a_partition_fails_in_a_session_that_no_longer_names_it(
 ) -> None:
     broker.produce("orders", "first")
     topics = client.call("METADATA", 12, name="orders")["topics"]
-    wanted = [{"partition": index, "partitionMaxBytes": 1000} for index in (0, 1)]
-    named = [{"topic": "orders", "topicId": topics[0]["topicId"], "partitions": wanted}]
+    partitions = [{"partition": index, "partitionMaxBytes": 1000} for index in (0, 1)]
+    named = [{"topic": "orders", "topicId": topics[0]["topicId"], "partitions": partitions}]
     body = {"maxBytes": 1000, "maxWaitMs": 0}
     opened = client.call("FETCH", version, {**body, "sessionEpoch": 0, "topics": named})
     fault = proxy.fail_next("FETCH", "OFFSET_OUT_OF_RANGE", topic="orders", partition=1)
@@ -154,8 +154,8 @@ def test_delayed_responses_keep_their_order(proxy: KafkaProxy, client: Client) -
     started = time.monotonic()
     ids = [client.send("PRODUCE", 9, produce_body("orders", batch(b"x"), 0))]
     ids.append(client.send("METADATA", 9, topics=[]))
-    found = [int.from_bytes(client.receive()[:4], "big") for _ in ids]
-    assert found == ids
+    actual = [int.from_bytes(client.receive()[:4], "big") for _ in ids]
+    assert actual == ids
     assert time.monotonic() - started >= 0.15
 
 

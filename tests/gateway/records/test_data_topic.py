@@ -99,8 +99,8 @@ async def test_batches_of_one_gateway_are_read_by_another(bench: JobBench) -> No
         places = await asyncio.gather(*(writer.put(batch) for batch in batches))
         assert len(set(places)) == len(batches)
         for group in (reader, writer):
-            found = await asyncio.gather(*(group.get(place) for place in places))
-            assert found == batches
+            actual = await asyncio.gather(*(group.get(place) for place in places))
+            assert actual == batches
         assert [await reader.get(place) for place in places] == batches
 
 

@@ -110,9 +110,9 @@ class Compacted:
     @property
     def log(self) -> Log:
         (key,) = (k for k in self.cell.tables.logs.keys("1/log/") if self._is_of_topic(k))
-        found = self.cell.tables.logs.get(key, Log)
-        assert found is not None
-        return found
+        log = self.cell.tables.logs.get(key, Log)
+        assert log is not None
+        return log
 
     def _is_of_topic(self, key: str) -> bool:
         log = self.cell.tables.logs.get(key, Log)

@@ -232,9 +232,9 @@ def test_record_deletion_during_a_pass_invalidates_it(
         side.create("t", CONFIGS | {"cleanup.policy": "compact,delete"})
         write(side)
         whole = log_cleaner.OnePass.steps
-        wanted = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
+        topic = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
         header = internal_header(21, 2, None)
-        body = {"topics": [wanted], "timeoutMs": 1000}
+        body = {"topics": [topic], "timeoutMs": 1000}
         deletion = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
 
         def interrupted(one: log_cleaner.OnePass) -> Iterator[None]:

@@ -164,8 +164,8 @@ def test_recompression_keeps_the_records(values: list[bytes], came: str, request
 
 @pytest.mark.parametrize(("came", "requested"), [("none", "zstd"), ("zstd", "gzip")])
 def test_produce_version_before_zstd_keeps_its_codec(came: str, requested: str) -> None:
-    found = records.parse(batch(*VALUES, codec=came))
-    assert recompression.in_codec(found, TopicCodec(requested), 6) is found
+    actual = records.parse(batch(*VALUES, codec=came))
+    assert recompression.in_codec(actual, TopicCodec(requested), 6) is actual
 
 
 def test_refused_batch_is_not_recompressed() -> None:

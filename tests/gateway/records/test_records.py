@@ -116,8 +116,8 @@ def test_unknown_magic_of_the_first_batch_is_corrupt(byte: int, magic: int) -> N
     data = bytearray(batch(b"one"))
     data[16] = byte
     described = Batch(base_offset=0, last_offset_delta=0, magic=magic, size_in_bytes=len(data))
-    found = records.parse(bytes(data))
-    assert found == records.RecordSet(len(data), [described], Error.CORRUPT_MESSAGE, None)
+    actual = records.parse(bytes(data))
+    assert actual == records.RecordSet(len(data), [described], Error.CORRUPT_MESSAGE, None)
     assert records.parse(batch(b"two") + bytes(data)).batches == []
 
 
@@ -209,8 +209,8 @@ def test_log_append_time_is_set_with_a_valid_crc() -> None:
     stored = records.as_stored(batch(b"one", b"two"), place)
     read = MemoryRecords(bytes(stored)).next_batch()
     assert read.validate_crc()
-    found = [(record.timestamp, record.timestamp_type) for record in read]
-    assert found == [(START + 12_345, 1)] * 2
+    actual = [(record.timestamp, record.timestamp_type) for record in read]
+    assert actual == [(START + 12_345, 1)] * 2
 
 
 def test_log_append_time_may_be_the_greatest_timestamp() -> None:

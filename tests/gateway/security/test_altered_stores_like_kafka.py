@@ -187,9 +187,9 @@ class Pair:
     """
 
     def __init__(self, files: Files, kind: str, stack: ExitStack, recording: Tape) -> None:
-        given = files.settings(STARTS[kind])
-        assert None not in given.values()
-        started = {name: text for name, text in given.items() if text is not None}
+        settings = files.settings(STARTS[kind])
+        assert None not in settings.values()
+        started = {name: text for name, text in settings.items() if text is not None}
         self.files, self.kind, self.recording = files, kind, recording
         self.track: Track = recording
         self.trust = ssl.create_default_context(cadata=files.authority.certificate)

@@ -53,9 +53,9 @@ def settings(directory: Path, suites: str) -> dict[str, str]:
 
 
 def recorded_by_kafka(directory: Path) -> list[str]:
-    given = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
-    given |= settings(directory, f"{GCM},{CHACHA}")
-    with real_broker(directory / "broker", given) as address:
+    options = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
+    options |= settings(directory, f"{GCM},{CHACHA}")
+    with real_broker(directory / "broker", options) as address:
         return all_agreed(address)
 
 
@@ -92,6 +92,6 @@ def test_version_without_a_cipher_is_not_negotiated(tmp_path: Path) -> None:
 def test_unsupported_cipher_is_reported(
     suites: str, versions: str, text: str, tmp_path: Path
 ) -> None:
-    given = {**settings(tmp_path, suites), "ssl.enabled.protocols": versions}
+    options = {**settings(tmp_path, suites), "ssl.enabled.protocols": versions}
     with pytest.raises(UserError, match=text):
-        GatewaySecurity.of(SecurityProtocol.SSL, given)
+        GatewaySecurity.of(SecurityProtocol.SSL, options)

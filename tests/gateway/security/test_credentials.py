@@ -87,41 +87,43 @@ def test_unusable_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_plain_is_verified_with_any_entry(file: Path) -> None:
-    known = Credentials(file)
+    credentials = Credentials(file)
     write(file, [make("carol", SHA_512, "c", 4096), *read(file)])
-    assert plain.authenticate(known, f"\0alice\0{PASSWORD}".encode()) == "alice"
-    assert plain.authenticate(known, b"\0carol\0c") == "carol"
+    assert plain.authenticate(credentials, f"\0alice\0{PASSWORD}".encode()) == "alice"
+    assert plain.authenticate(credentials, b"\0carol\0c") == "carol"
     for user, password in [("alice", "other"), ("bob", PASSWORD), ("nobody", "x")]:
         with pytest.raises(LoginError, match="Invalid username or password"):
-            plain.authenticate(known, f"\0{user}\0{password}".encode())
+            plain.authenticate(credentials, f"\0{user}\0{password}".encode())
 
 
 def test_unknown_user_gets_a_challenge_like_a_known_one(file: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(file.read_bytes())
-    known, elsewhere = Credentials(file), Credentials(copy)
+    credentials, elsewhere = Credentials(file), Credentials(copy)
     for mechanism, iterations in (("SCRAM-SHA-256", 4096), ("SCRAM-SHA-512", 8192)):
-        made_up, real = known.find("nobody", mechanism), known.find("alice", mechanism)
-        assert made_up == known.find("nobody", mechanism) == elsewhere.find("nobody", mechanism)
+        made_up, real = credentials.find("nobody", mechanism), credentials.find("alice", mechanism)
+        assert (
+            made_up == credentials.find("nobody", mechanism) == elsewhere.find("nobody", mechanism)
+        )
         assert made_up.iterations == iterations
         assert len(made_up.salt) == len(real.salt)
         assert len(made_up.stored_key) == len(real.stored_key)
-        assert made_up.salt != known.find("somebody", mechanism).salt
+        assert made_up.salt != credentials.find("somebody", mechanism).salt
         assert not matches(made_up, b"")
 
 
 def test_changed_file_is_read_again(file: Path) -> None:
-    known = Credentials(file)
+    credentials = Credentials(file)
     write(file, [entry("dave", "d")])
-    assert plain.authenticate(known, b"\0dave\0d") == "dave"
+    assert plain.authenticate(credentials, b"\0dave\0d") == "dave"
     with pytest.raises(LoginError):
-        plain.authenticate(known, f"\0alice\0{PASSWORD}".encode())
+        plain.authenticate(credentials, f"\0alice\0{PASSWORD}".encode())
     file.write_text("broken")
-    assert plain.authenticate(known, b"\0dave\0d") == "dave"
+    assert plain.authenticate(credentials, b"\0dave\0d") == "dave"
     file.unlink()
-    assert plain.authenticate(known, b"\0dave\0d") == "dave"
+    assert plain.authenticate(credentials, b"\0dave\0d") == "dave"
     write(file, [entry("erin", "e")])
-    assert plain.authenticate(known, b"\0erin\0e") == "erin"
+    assert plain.authenticate(credentials, b"\0erin\0e") == "erin"
 
 
 def test_failed_replacement_keeps_the_former_file(

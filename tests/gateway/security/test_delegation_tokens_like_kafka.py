@@ -160,18 +160,18 @@ class Talk:
         self.responses.append((f"by {name}: a topic", response["topics"][0]["errorCode"]))
 
     def _hmac(self, name: str) -> str:
-        known = self._tokens.get(name)
-        return known["hmac"] if known else b64encode(name.encode()).decode()
+        token = self._tokens.get(name)
+        return token["hmac"] if token else b64encode(name.encode()).decode()
 
     def _wait_for(self, name: str, is_there: bool) -> None:
         """Wait until the broker has applied the controller's records."""
-        wanted = self._tokens[name]["tokenId"]
-        wait_until(lambda: (wanted in self._good_until()) == is_there)
+        token_id = self._tokens[name]["tokenId"]
+        wait_until(lambda: (token_id in self._good_until()) == is_there)
 
     def _wait_until_good(self, name: str, until_ms: int) -> None:
         """Wait until the broker has applied the token's new expiry."""
-        wanted = self._tokens[name]["tokenId"]
-        wait_until(lambda: self._good_until().get(wanted) == until_ms)
+        token_id = self._tokens[name]["tokenId"]
+        wait_until(lambda: self._good_until().get(token_id) == until_ms)
 
     def _good_until(self) -> dict[str, int]:
         response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, owners=None)
@@ -186,19 +186,19 @@ class Talk:
         if not isinstance(value, dict):
             return value
         issued = value.get("issueTimestampMs", value.get("issueTimestamp", now))
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, part in value.items():
             if "imestamp" in key and part > 0:
-                found[key] = "now" if part == issued else round((part - issued) / UNIT_MS)
+                result[key] = "now" if part == issued else round((part - issued) / UNIT_MS)
             elif key == "hmac" and part:
                 made = hmac.digest(SECRET.encode(), value["tokenId"].encode(), "sha512")
-                found[key] = b64decode(part) == made
+                result[key] = b64decode(part) == made
             elif key == "tokenId" and part:
                 names = [n for n, token in self._tokens.items() if token["tokenId"] == part]
-                found[key] = (names, len(part))
+                result[key] = (names, len(part))
             else:
-                found[key] = self._plain(part, now)
-        return found
+                result[key] = self._plain(part, now)
+        return result
 
 
 def converse(address: Address) -> list[tuple[str, Any]]:

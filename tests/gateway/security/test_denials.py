@@ -46,14 +46,14 @@ def test_denial_is_logged_with_principal_operation_and_resource(
 
 def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
     now = 0.0
-    known = DenialLog(lambda: now)
+    denial_log = DenialLog(lambda: now)
     with capture_logs() as logs:
         for _ in range(5):
-            known.look(requested(), refused("b", "a"))
-        known.look(requested("User:eve"), refused("a", "b"))
+            denial_log.look(requested(), refused("b", "a"))
+        denial_log.look(requested("User:eve"), refused("a", "b"))
         now += AGAIN_AFTER_S
-        known.look(requested(), refused("a", "b"))
-        known.look(requested(), refused("a"))
+        denial_log.look(requested(), refused("a", "b"))
+        denial_log.look(requested(), refused("a"))
     logged = [(each["principal"], each["resource"], each.get("times")) for each in logs]
     assert logged == [
         ("User:bob", "Topic:a,b", None),
@@ -74,8 +74,8 @@ def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
 
 def test_number_of_remembered_denials_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(denials, "KEPT", 2)
-    known = DenialLog(lambda: 0.0)
+    denial_log = DenialLog(lambda: 0.0)
     with capture_logs() as logs:
         for topic in ("a", "b", "b", "c", "a"):
-            known.look(requested(), refused(topic))
+            denial_log.look(requested(), refused(topic))
     assert [each["resource"][-1] for each in logs] == ["a", "b", "c", "a"]

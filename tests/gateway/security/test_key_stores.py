@@ -43,9 +43,9 @@ def served_by(context: ssl.SSLContext) -> bytes:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    found = client.getpeercert(binary_form=True)
-    assert found is not None
-    return found
+    result = client.getpeercert(binary_form=True)
+    assert result is not None
+    return result
 
 
 def der(identity: Identity) -> bytes:
@@ -56,9 +56,9 @@ def test_pkcs12_store_is_served(tmp_path: Path) -> None:
     identity = Authority().issue("broker")
     file = tmp_path / "broker.p12"
     file.write_bytes(of_pkcs12(identity, SECRET))
-    given = {"ssl.keystore.location": str(file), "ssl.keystore.password": SECRET}
+    settings = {"ssl.keystore.location": str(file), "ssl.keystore.password": SECRET}
     for kind in ({}, {"ssl.keystore.type": "PKCS12"}, {"ssl.keystore.type": "JKS"}):
-        secured = GatewaySecurity.of(SSL, {**given, **kind}).tls
+        secured = GatewaySecurity.of(SSL, {**settings, **kind}).tls
         assert secured is not None
         assert served_by(secured.context()) == der(identity)
 
@@ -160,12 +160,12 @@ def test_listener_gets_another_store_while_running(tmp_path: Path) -> None:
 
     def shows(broker: int) -> list[str]:
         """Return the issuer of the certificate that a new connection gets."""
-        found = []
+        result = []
         for name, trusting in trusts.items():
             with suppress(ssl.SSLCertVerificationError):
                 Client(running.addresses[broker], tls=trusting).close()
-                found.append(name)
-        return found
+                result.append(name)
+        return result
 
     def alter(name: str | None) -> int:
         setting = "listener.name.ssl.ssl.keystore.location"
@@ -207,7 +207,7 @@ def test_altered_password_applies_is_stored_once_and_survives_a_restart(
     (tmp_path / "first.p12").write_bytes(of_pkcs12(first, "geheim-1"))
     (tmp_path / "second.p12").write_bytes(of_pkcs12(second, "geheim-2"))
     trust = ssl.create_default_context(cadata=authority.certificate)
-    given = {
+    settings = {
         "ssl.keystore.location": str(tmp_path / "first.p12"),
         "ssl.keystore.password": "geheim-1",
     }
@@ -215,10 +215,10 @@ def test_altered_password_applies_is_stored_once_and_survives_a_restart(
 
     def served() -> list[bool]:
         running_at = running.addresses[1]
-        found = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running_at))
-        return [found == der(each) for each in (first, second)]
+        actual = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running_at))
+        return [actual == der(each) for each in (first, second)]
 
-    security = GatewaySecurity.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, settings, secrets=passwords)
     with running_gateway(security=security, journal=journal) as running:
         with Client(running.addresses[1], tls=trust) as client:
             wanted = {"keystore_location": str(tmp_path / "second.p12")}
@@ -231,10 +231,10 @@ def test_altered_password_applies_is_stored_once_and_survives_a_restart(
     kept = [each for each in journal.parent.rglob("journal*") if each.is_file()]
     assert kept
     assert not any(b"geheim" in each.read_bytes() or b"wrong" in each.read_bytes() for each in kept)
-    security = GatewaySecurity.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, settings, secrets=passwords)
     with running_gateway(security=security, journal=journal) as running:
         assert served() == [False, True]
-    security = GatewaySecurity.of(SSL, given)
+    security = GatewaySecurity.of(SSL, settings)
     with running_gateway(security=security, journal=journal) as running:
         assert served() == [True, False], "without the password it is the store of the start"
 
@@ -244,10 +244,10 @@ def test_store_passwords_are_deleted_with_their_settings_and_others_not_stored(
 ) -> None:
     identity = Authority().issue("broker", HOST)
     (tmp_path / "first.p12").write_bytes(of_pkcs12(identity, SECRET))
-    given = {"ssl.keystore.location": str(tmp_path / "first.p12")}
-    given["ssl.keystore.password"] = SECRET
+    settings = {"ssl.keystore.location": str(tmp_path / "first.p12")}
+    settings["ssl.keystore.password"] = SECRET
     passwords = tmp_path / "passwords.json"
-    security = GatewaySecurity.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, settings, secrets=passwords)
     trust = ssl.create_default_context()
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     name = "listener.name.ssl.ssl.key.password"
@@ -272,13 +272,13 @@ def test_special_file_is_not_read_as_a_store(tmp_path: Path, place: str) -> None
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(key_stores.STORE_BYTES_MAX + 1)
-    given = {"ssl.keystore.password": SECRET}
+    settings = {"ssl.keystore.password": SECRET}
     for kind in ("PEM", "JKS"):
-        wanted = {"ssl.keystore.location": str(tmp_path / place), "ssl.keystore.type": kind}
-        properties = BrokerProperties(wanted if kind == "PEM" else {**given, **wanted}, SSL)
+        options = {"ssl.keystore.location": str(tmp_path / place), "ssl.keystore.type": kind}
+        properties = BrokerProperties(options if kind == "PEM" else {**settings, **options}, SSL)
         assert "SSL keystore" in (store_checks.fault(None, properties) or "")
         with pytest.raises(UserError, match="Cannot read"):
-            GatewaySecurity.of(SSL, {**given, **wanted})
+            GatewaySecurity.of(SSL, {**settings, **options})
 
 
 def test_password_belongs_to_the_current_file(tmp_path: Path) -> None:
@@ -300,10 +300,10 @@ def test_encrypted_pem_key_needs_its_password(tmp_path: Path) -> None:
     identity = Authority().issue("broker", HOST)
     file = tmp_path / "hidden.pem"
     file.write_text(hidden(identity, OF_KEY) + identity.certificate)
-    given = {"ssl.keystore.location": str(file)}
-    wanted = {"ssl.key.password": OF_KEY}
-    assert store_checks.fault(None, BrokerProperties({**given, **wanted}, SSL)) is None
-    message = store_checks.fault(None, BrokerProperties(given, SSL)) or ""
+    settings = {"ssl.keystore.location": str(file)}
+    options = {"ssl.key.password": OF_KEY}
+    assert store_checks.fault(None, BrokerProperties({**settings, **options}, SSL)) is None
+    message = store_checks.fault(None, BrokerProperties(settings, SSL)) or ""
     assert "Failed to load PEM SSL keystore" in message
 
 
@@ -362,9 +362,9 @@ def test_stores_made_by_keytool_are_served(tmp_path: Path, kind: str) -> None:
         socket.create_connection(running.addresses[1]) as plain,
         client.wrap_socket(plain, server_hostname=HOST) as secured,
     ):
-        found = secured.getpeercert()
-    assert found is not None
-    assert found["subject"] == ((("commonName", "broker"),),)
+        actual = secured.getpeercert()
+    assert actual is not None
+    assert actual["subject"] == ((("commonName", "broker"),),)
     without = {**given, "ssl.key.password": "wrong"}
     if kind == "JKS":
         with pytest.raises(UserError, match=r"Cannot (open|decrypt)"):
@@ -373,8 +373,8 @@ def test_stores_made_by_keytool_are_served(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("location", ["/tmp/a\0b", "/tmp/\ud800"])
 def test_invalid_path_is_refused_as_a_store(location: str) -> None:
-    given = {"ssl.keystore.location": location, "ssl.keystore.password": SECRET}
+    settings = {"ssl.keystore.location": location, "ssl.keystore.password": SECRET}
     with pytest.raises(UserError, match="it is not a valid path"):
-        Tls(BrokerProperties(given, SSL))
+        Tls(BrokerProperties(settings, SSL))
     with pytest.raises(store_checks.StoreError, match="Failed to load SSL keystore"):
-        store_checks.load(BrokerProperties(given, SSL))
+        store_checks.load(BrokerProperties(settings, SSL))

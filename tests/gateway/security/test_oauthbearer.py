@@ -70,11 +70,11 @@ def test_librdkafka_client_logs_in() -> None:
     jaas = 'Module required unsecuredValidatorRequiredScope="read";'
     security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {**MECHANISM, JAAS: jaas})
     with running_gateway(security=security) as running:
-        known = {
+        settings = {
             "bootstrap.servers": running.bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
             "enable.sasl.oauthbearer.unsecure.jwt": True,
             "sasl.oauthbearer.config": "principal=alice scope=read,write",
         }
-        assert AdminClient(known).list_topics(timeout=PATIENCE_S).brokers
+        assert AdminClient(settings).list_topics(timeout=PATIENCE_S).brokers

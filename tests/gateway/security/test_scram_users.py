@@ -103,16 +103,17 @@ def test_credentials_are_altered_and_described_like_kafkas(
     forget(real)
     for step in STEPS:
         if "users" in step:
-            found = by_user(scram_users.describe(known, step))
-            assert by_user(scram_users.describe(kept, step)) == found
+            actual = by_user(scram_users.describe(known, step))
+            assert by_user(scram_users.describe(kept, step)) == actual
             wait_until(
-                lambda step=step, found=found: response_to(real, step) == found, f"{step}: {found}"
+                lambda step=step, actual=actual: response_to(real, step) == actual,
+                f"{step}: {actual}",
             )
         else:
             expected = real.call("AlterUserScramCredentials", 0, step)
-            found = by_user(scram_users.alter(known, step))
-            assert found == by_user(expected), step
-            assert by_user(scram_users.alter(kept, step)) == found
+            actual = by_user(scram_users.alter(known, step))
+            assert actual == by_user(expected), step
+            assert by_user(scram_users.alter(kept, step)) == actual
     real.close()
 
 

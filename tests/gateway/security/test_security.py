@@ -43,8 +43,8 @@ def users(directory: Path, *names: str, mechanism: str = sasl.SCRAM_256) -> Path
     return file
 
 
-def with_sasl(directory: Path, given: Mapping[str, str] | None = None) -> GatewaySecurity:
-    settings = {**QUICK, **(given or {})}
+def with_sasl(directory: Path, values: Mapping[str, str] | None = None) -> GatewaySecurity:
+    settings = {**QUICK, **(values or {})}
     return GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, settings, users(directory))
 
 
@@ -407,8 +407,8 @@ def test_weak_settings_are_warned_about(tmp_path: Path) -> None:
     assert "passwords can be read on the network" in in_the_clear
     assert "open to others (mode 644)" in mode
     file.chmod(0o600)
-    given = {**pem(tmp_path), "ssl.client.auth": "required"}
-    secured = GatewaySecurity.of(SASL_SSL, given, file)
+    options = {**pem(tmp_path), "ssl.client.auth": "required"}
+    secured = GatewaySecurity.of(SASL_SSL, options, file)
     assert secured.tls is not None
     assert secured.tls.context().verify_mode is ssl.CERT_NONE
     (without_effect,) = secured.warnings
@@ -416,7 +416,7 @@ def test_weak_settings_are_warned_about(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_listener_have_precedence(tmp_path: Path) -> None:
-    given = {
+    options = {
         **pem(tmp_path),
         "ssl.truststore.location": str(tmp_path / "ca.pem"),
         "ssl.client.auth": "none",
@@ -426,14 +426,14 @@ def test_settings_of_the_listener_have_precedence(tmp_path: Path) -> None:
         "listener.name.other.connections.max.reauth.ms": "7",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
     }
-    secured = GatewaySecurity.of(SASL_SSL, given, users(tmp_path))
+    secured = GatewaySecurity.of(SASL_SSL, options, users(tmp_path))
     assert secured.tls is not None
     assert secured.tls.context().verify_mode is ssl.CERT_REQUIRED
     assert secured.sasl is not None
     assert secured.sasl.mechanisms == ("PLAIN", "SCRAM-SHA-512")
     assert secured.sasl.lifetimes_ms == {"PLAIN": 1000, "SCRAM-SHA-512": 3000}
     names = security.settings_used(SASL_SSL)
-    assert {*given} - names == {"listener.name.other.connections.max.reauth.ms"}
+    assert {*options} - names == {"listener.name.other.connections.max.reauth.ms"}
 
 
 def test_stores_inside_the_settings_may_have_an_encrypted_key(tmp_path: Path) -> None:
@@ -446,15 +446,15 @@ def test_stores_inside_the_settings_may_have_an_encrypted_key(tmp_path: Path) ->
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret"),
     ).decode()
-    given = {
+    options = {
         "ssl.keystore.key": encrypted,
         "ssl.keystore.certificate.chain": identity.certificate,
         "ssl.key.password": "secret",
     }
-    assert GatewaySecurity.of(SSL, given).tls is not None
+    assert GatewaySecurity.of(SSL, options).tls is not None
     for password in ("wrong", ""):
         with pytest.raises(UserError) as error:
-            GatewaySecurity.of(SSL, {**given, "ssl.key.password": password})
+            GatewaySecurity.of(SSL, {**options, "ssl.key.password": password})
         assert "Cannot read a PEM certificate with its private key" in error.value.message
 
 
@@ -463,7 +463,7 @@ def test_certificate_without_a_matching_rule_gets_no_response(tmp_path: Path) ->
     (tmp_path / "ca.pem").write_text(authority.certificate)
     authority.issue("broker", HOST).store(tmp_path / "broker.pem")
     client_file = authority.issue("alice").store(tmp_path / "alice.pem")
-    given = {
+    options = {
         "ssl.keystore.location": str(tmp_path / "broker.pem"),
         "ssl.truststore.location": str(tmp_path / "ca.pem"),
         "ssl.client.auth": "requested",
@@ -471,7 +471,7 @@ def test_certificate_without_a_matching_rule_gets_no_response(tmp_path: Path) ->
     }
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     request = _SIZE.pack(10) + struct.pack(">hhih", 18, 0, 7, -1)
-    with running_gateway(security=GatewaySecurity.of(SSL, given)) as running:
+    with running_gateway(security=GatewaySecurity.of(SSL, options)) as running:
 
         def first_byte() -> bytes:
             with socket.create_connection(running.addresses[1], PATIENCE_S) as raw:

@@ -50,8 +50,8 @@ def keys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rules(keys: Path) -> Rules:
-    def made(**given: str) -> SignedRules:
-        return SignedRules.of(BrokerProperties({ENDPOINT: f"file://{keys}", **given}, "SASL_SSL"))
+    def made(**options: str) -> SignedRules:
+        return SignedRules.of(BrokerProperties({ENDPOINT: f"file://{keys}", **options}, "SASL_SSL"))
 
     return made
 

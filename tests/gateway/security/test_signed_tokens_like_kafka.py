@@ -101,8 +101,8 @@ def signed(
 def altered(now: float) -> str:
     """Return the token with another subject and the same signature."""
     header, claims, signature = signed().make(now).split(".")
-    found = json.loads(base64.urlsafe_b64decode(claims + "=="))
-    return f"{header}.{in_base64({**found, 'sub': 'bob'})}.{signature}"
+    document = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    return f"{header}.{in_base64({**document, 'sub': 'bob'})}.{signature}"
 
 
 MADE: dict[str, Token] = {
@@ -234,9 +234,9 @@ def ours(jwks: JwksServer, clock: StandingClock) -> Iterator[Address]:
 def recorded_by_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
     clock = MachineClock()
     with real_broker(home, jwks) as address:
-        found = transcripts(address, SCENARIOS, clock)
+        result = transcripts(address, SCENARIOS, clock)
         fetch_new_key(jwks, address, clock)
-        return found
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -259,11 +259,11 @@ def gateway_responses(ours: Address, clock: StandingClock) -> dict[str, list[obj
 def test_token_is_accepted_or_refused_as_by_kafka(
     name: str, kafka_responses: dict[str, list[object]], gateway_responses: dict[str, list[object]]
 ) -> None:
-    found, wanted = (
+    actual, wanted = (
         [without_names(each) for each in given[name]]
         for given in (gateway_responses, kafka_responses)
     )
-    assert found == wanted
+    assert actual == wanted
 
 
 def without_names(response: object) -> object:

@@ -35,8 +35,8 @@ def jwks(tmp_path: Path) -> Iterator[JwksServer]:
         yield served
 
 
-def properties(url: str, **given: str) -> BrokerProperties:
-    return BrokerProperties({ENDPOINT: url, **given}, "SASL_SSL")
+def properties(url: str, **options: str) -> BrokerProperties:
+    return BrokerProperties({ENDPOINT: url, **options}, "SASL_SSL")
 
 
 def fetched(

@@ -26,8 +26,8 @@ def secured(**settings: Any) -> Bench:
         transaction_state_log_num_partitions=4,
         **settings,
     )
-    wanted = {"name": "t", "numPartitions": 1, "replicationFactor": 1}
-    bench.request("CREATE_TOPICS", 7, {"topics": [wanted]}, principal=ADMIN)
+    topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1}
+    bench.request("CREATE_TOPICS", 7, {"topics": [topic]}, principal=ADMIN)
     bench.request("FIND_COORDINATOR", 2, key="g", keyType=0, principal=ADMIN)
     bench.request("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, principal=ADMIN)
     return bench
@@ -206,13 +206,13 @@ def test_requests_of_a_broker_to_the_controller_need_no_acl() -> None:
 
 def test_topic_is_created_only_with_create_permission() -> None:
     bench = secured(auto_create_topics_enable=True)
-    wanted = {"topics": [{"name": "new"}], "allowAutoTopicCreation": True}
+    body = {"topics": [{"name": "new"}], "allowAutoTopicCreation": True}
     grant(bench, DESCRIBE, name="new")
-    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
-    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
+    assert first_error(bench.request("METADATA", 12, body, principal=ALICE)) == 29
+    assert first_error(bench.request("METADATA", 12, body, principal=ALICE)) == 29
     grant(bench, Operation.CREATE, name="new")
-    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 3
-    assert first_error(bench.request("METADATA", 12, wanted, principal=ALICE)) == 0
+    assert first_error(bench.request("METADATA", 12, body, principal=ALICE)) == 3
+    assert first_error(bench.request("METADATA", 12, body, principal=ALICE)) == 0
 
 
 def test_transactional_batches_require_the_transactional_id() -> None:

@@ -121,10 +121,10 @@ def test_result_equals_the_definition(
     for_everyone: bool,
 ) -> None:
     expected = by_definition(given_entries, operation, resource_type, name)
-    found = is_allowed(
+    actual = is_allowed(
         given_entries, operation, name, resource_type, allow_everyone_if_no_acl_found=for_everyone
     )
-    assert found is (for_everyone if expected is None else expected)
+    assert actual is (for_everyone if expected is None else expected)
 
 
 @given(entries, operations, names, st.sampled_from(["exact", "prefix", "all"]))

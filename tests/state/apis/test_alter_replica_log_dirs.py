@@ -37,9 +37,9 @@ def errors(response: Any) -> dict[tuple[str, int], int]:
 
 def places(response: Any) -> dict[tuple[str, int], tuple[str, int]]:
     return {
-        (topic["name"], each["partitionIndex"]): (found["logDir"], each["partitionSize"])
-        for found in response["results"]
-        for topic in found["topics"]
+        (topic["name"], each["partitionIndex"]): (result["logDir"], each["partitionSize"])
+        for result in response["results"]
+        for topic in result["topics"]
         for each in topic["partitions"]
     }
 
@@ -79,8 +79,8 @@ def test_last_directory_of_a_replica_wins(bench: Bench) -> None:
 
 def test_moves_that_are_impossible_return_their_error(bench: Bench) -> None:
     long = "t" * 214
-    found = alter(bench, ("/nope", {"t": [0], long: [0]}), ("/disk-1", {"t": [9], "u": [0]}))
-    assert found == {("t", 0): 57, (long, 0): 17, ("t", 9): 3, ("u", 0): 3}
+    actual = alter(bench, ("/nope", {"t": [0], long: [0]}), ("/disk-1", {"t": [9], "u": [0]}))
+    assert actual == {("t", 0): 57, (long, 0): 17, ("t", 9): 3, ("u", 0): 3}
 
 
 def test_a_log_that_comes_later_lies_where_it_was_wished(bench: Bench) -> None:

@@ -25,8 +25,8 @@ ENGINES = [
 
 
 def sources() -> list[Path]:
-    found = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
-    return sorted(path for path in found if path != TABLE)
+    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    return sorted(path for path in paths if path != TABLE)
 
 
 def numbers_of_apis(tree: ast.Module) -> Iterator[str]:

@@ -92,8 +92,8 @@ class Side:
     def producer_id(self, producer: int | None) -> int:
         if producer is None:
             return -1
-        known = self.producers
-        return known[producer] if producer < len(known) else known[0] + producer * 1000
+        producers = self.producers
+        return producers[producer] if producer < len(producers) else producers[0] + producer * 1000
 
     def create(self) -> None:
         """The topic, and a transactional id with its producer id for each name."""

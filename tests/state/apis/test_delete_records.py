@@ -20,8 +20,8 @@ class Deleter:
         assert self.bench.append("a", header(count, size=100))["errorCode"] == 0
 
     def delete(self, *offsets: tuple[int, int], topic: str = "a", version: int = 2) -> Any:
-        wanted = [{"partitionIndex": p, "offset": offset} for p, offset in offsets]
-        body = {"topics": [{"name": topic, "partitions": wanted}], "timeoutMs": 10000}
+        partitions = [{"partitionIndex": p, "offset": offset} for p, offset in offsets]
+        body = {"topics": [{"name": topic, "partitions": partitions}], "timeoutMs": 10000}
         response = self.bench.request("DELETE_RECORDS", version, body)
         return {
             p["partitionIndex"]: (p["errorCode"], p["lowWatermark"])
@@ -29,8 +29,8 @@ class Deleter:
         }
 
     def start(self) -> int:
-        wanted = [{"name": "a", "partitions": [{"partitionIndex": 0, "timestamp": -2}]}]
-        response = self.bench.request("LIST_OFFSETS", 7, {"replicaId": -1, "topics": wanted})
+        topics = [{"name": "a", "partitions": [{"partitionIndex": 0, "timestamp": -2}]}]
+        response = self.bench.request("LIST_OFFSETS", 7, {"replicaId": -1, "topics": topics})
         start: int = response["topics"][0]["partitions"][0]["offset"]
         return start
 

@@ -25,8 +25,8 @@ def test_logs_without_an_assigned_directory_are_in_the_first_one() -> None:
     payments = {"name": "payments", "partitions": [partition(0, 0)]}
     first = {"errorCode": 0, "logDir": "/data/a", "topics": [orders, payments], **disk}
     second = {"errorCode": 0, "logDir": "/data/b", "topics": [], **disk}
-    wanted = {"throttleTimeMs": 0, "errorCode": 0, "results": [first, second]}
-    assert described(bench) == wanted
+    fields = {"throttleTimeMs": 0, "errorCode": 0, "results": [first, second]}
+    assert described(bench) == fields
 
 
 def test_unknown_topics_and_partitions_are_omitted() -> None:
@@ -36,8 +36,8 @@ def test_unknown_topics_and_partitions_are_omitted() -> None:
     bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=1000)
     requests = [{"topic": "orders", "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
     assert [described(bench, version=each).get("errorCode") for each in (2, 3)] == [None, 0]
-    (found,) = described(bench, requests, version=1)["results"]
-    assert found == {"errorCode": 0, "logDir": "/tmp/kafka-logs", "topics": []}
+    (result,) = described(bench, requests, version=1)["results"]
+    assert result == {"errorCode": 0, "logDir": "/tmp/kafka-logs", "topics": []}
     response = bench.request("DESCRIBE_LOG_DIRS", 1, topics=requests, broker=2)
     (topic,) = response["results"][0]["topics"]
     assert topic == {"name": "orders", "partitions": [partition(0, 0)]}
@@ -48,8 +48,8 @@ def test_each_directory_shows_its_own_logs() -> None:
     bench = Bench(given={"log.dirs": ",".join(names)}, log_dirs=names)
     bench.topic("orders", 3)
     response = bench.request("DESCRIBE_LOG_DIRS", 4, topics=None)
-    found = {
+    actual = {
         each["logDir"]: [p["partitionIndex"] for t in each["topics"] for p in t["partitions"]]
         for each in response["results"]
     }
-    assert found == {"/data/a": [0, 2], "/data/b": [1]}
+    assert actual == {"/data/a": [0, 2], "/data/b": [1]}

@@ -51,12 +51,12 @@ class Lister:
         epoch: int = -1,
         **fields: Any,
     ) -> Any:
-        wanted = {
+        part = {
             "partitionIndex": partition,
             "currentLeaderEpoch": epoch,
             "timestamp": timestamp,
         }
-        return self.send_all([wanted], topic, version, **fields)[0]
+        return self.send_all([part], topic, version, **fields)[0]
 
     def send_all(
         self, wanted: list[Any], topic: str = "a", version: int = 11, **fields: Any
@@ -76,8 +76,8 @@ class Lister:
         return tuple(response[key] for key in ("errorCode", "timestamp", "offset", "leaderEpoch"))
 
     def delete(self, offset: int) -> None:
-        wanted = [{"name": "a", "partitions": [{"partitionIndex": 0, "offset": offset}]}]
-        response = self.bench.request("DELETE_RECORDS", 2, {"topics": wanted, "timeoutMs": 1000})
+        topics = [{"name": "a", "partitions": [{"partitionIndex": 0, "offset": offset}]}]
+        response = self.bench.request("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
         assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
@@ -165,18 +165,18 @@ def test_leader_epochs(epoch: int, error: int) -> None:
 
 
 def test_repeated_partition_returns_invalid_request() -> None:
-    wanted = [{"partitionIndex": p, "timestamp": t} for p, t in ((0, -1), (0, -99), (1, -2))]
-    responded = Lister().send_all(wanted)
+    partitions = [{"partitionIndex": p, "timestamp": t} for p, t in ((0, -1), (0, -99), (1, -2))]
+    responded = Lister().send_all(partitions)
     assert [(p["partitionIndex"], p["errorCode"]) for p in responded] == [(0, 42), (1, 0)]
 
 
 def test_non_leader_returns_not_leader_or_follower() -> None:
     bench = Bench(brokers=(1, 2))
     bench.topic("a")
-    wanted = {"replicaId": -1, "isolationLevel": 0}
+    fields = {"replicaId": -1, "isolationLevel": 0}
     topics = [{"name": "a", "partitions": [{"partitionIndex": 0, "timestamp": -1}]}]
     errors = [
-        bench.request("LIST_OFFSETS", 7, wanted | {"topics": topics}, broker=broker)["topics"][0][
+        bench.request("LIST_OFFSETS", 7, fields | {"topics": topics}, broker=broker)["topics"][0][
             "partitions"
         ][0]["errorCode"]
         for broker in (1, 2)
@@ -193,8 +193,8 @@ def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
     def result(timestamp: int) -> tuple[int, ...]:
         body = {"replicaId": -1, "name": TOPIC, "partitionIndex": 0, "timestamp": timestamp}
         response = replicas.bench.request("LIST_OFFSETS", 8, body, broker=2)
-        (found,) = response["topics"][0]["partitions"]
-        return found["errorCode"], found["offset"], found["leaderEpoch"]
+        (partition,) = response["topics"][0]["partitions"]
+        return partition["errorCode"], partition["offset"], partition["leaderEpoch"]
 
     assert [result(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 0, 0), (0, 0, 0)]
     deleted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": 4}]}]
@@ -207,8 +207,8 @@ def test_follower_without_records_has_no_epoch_of_the_first_offset() -> None:
     replicas = Replicas()
 
     def result(timestamp: int) -> list[tuple[int, int]]:
-        wanted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
-        body = {"replicaId": -2, "topics": wanted}
+        topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
+        body = {"replicaId": -2, "topics": topics}
         responses = [replicas.bench.request("LIST_OFFSETS", 8, body, broker=n) for n in (1, 2)]
         partitions = [response["topics"][0]["partitions"][0] for response in responses]
         return [(each["errorCode"], each["leaderEpoch"]) for each in partitions]
@@ -354,7 +354,7 @@ def test_with_the_records_a_look_up_finds_the_first_at_or_after(
 ) -> None:
     records = [timestamp for batch in batches for timestamp in batch]
     at, log = indexed(batches, start)
-    found = timestamp_index.first_at_or_after(at, log, timestamp, has_append_time=False)
+    timestamp_match = timestamp_index.first_at_or_after(at, log, timestamp, has_append_time=False)
     first = next(
         (
             (offset, each)
@@ -363,21 +363,21 @@ def test_with_the_records_a_look_up_finds_the_first_at_or_after(
         ),
         None,
     )
-    assert edge(records, found, timestamp) == first
-    if found is not None and first is not None:
-        assert found.offset <= first[0]
-        assert found.timestamp <= first[1]
+    assert edge(records, timestamp_match, timestamp) == first
+    if timestamp_match is not None and first is not None:
+        assert timestamp_match.offset <= first[0]
+        assert timestamp_match.timestamp <= first[1]
 
 
 @given(written())
 def test_with_the_records_the_greatest_timestamp_is_found(batches: list[list[int]]) -> None:
     records = [timestamp for batch in batches for timestamp in batch]
     at, log = indexed(batches, 0)
-    found = timestamp_index.greatest(at, log, has_append_time=False)
+    actual = timestamp_index.greatest(at, log, has_append_time=False)
     if not records:
-        assert found is None
+        assert actual is None
         return
-    assert edge(records, found, max(records)) == (records.index(max(records)), max(records))
+    assert edge(records, actual, max(records)) == (records.index(max(records)), max(records))
 
 
 def test_a_sealed_segment_is_named_for_the_edge() -> None:

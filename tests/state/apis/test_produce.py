@@ -173,8 +173,8 @@ def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None
         (7, "t", [[BATCH], odd], [0, 87]),
     ]:
         data = [{"index": n, "batches": each} for n, each in enumerate(partitions)]
-        found = bench.request("PRODUCE", version, acks=1, name=name, partitionData=data)
-        responses = found["responses"][0]["partitionResponses"]
+        response = bench.request("PRODUCE", version, acks=1, name=name, partitionData=data)
+        responses = response["responses"][0]["partitionResponses"]
         assert [each["errorCode"] for each in responses] == codes, (version, name)
 
 
@@ -182,11 +182,11 @@ def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None
 def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
     # observed at Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
     bench.append("t", BATCH | {"compressionType": "zstd"})
-    wanted = {"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}
-    wanted["partitions"][0]["partitionMaxBytes"] = 1000
-    body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1000, "topics": [wanted]}
-    (found,) = bench.request("FETCH", version, body)["responses"][0]["partitions"]
-    assert (found["errorCode"], len(found["batches"])) == (0, 1)
+    topic = {"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}
+    topic["partitions"][0]["partitionMaxBytes"] = 1000
+    body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1000, "topics": [topic]}
+    (partition,) = bench.request("FETCH", version, body)["responses"][0]["partitions"]
+    assert (partition["errorCode"], len(partition["batches"])) == (0, 1)
 
 
 def test_batches_have_append_time_by_the_rule_of_their_topic(bench: Bench) -> None:

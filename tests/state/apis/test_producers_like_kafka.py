@@ -187,8 +187,8 @@ def assert_the_same_snapshot(both: Both, offset: int) -> None:
         return file.name, file.read_bytes()
 
     topic_id = both.bench.request("METADATA", 12, name="orders")["topics"][0]
-    known = producers.of_partition(both.bench.cell.tables.of(1), topic_id["topicId"], 0)
-    ours = producer_snapshots.file_name(offset), producer_snapshots.encode(known)
+    partition = producers.of_partition(both.bench.cell.tables.of(1), topic_id["topicId"], 0)
+    ours = producer_snapshots.file_name(offset), producer_snapshots.encode(partition)
     assert ours == both.tape.response("snapshot", written)
 
 
@@ -278,7 +278,7 @@ def compare_ids(both: Both) -> None:
 
 def _first_ids(both: Both, nobody: dict[str, Any]) -> list[int]:
     """The producer ids that the transactional id gets, when coordinators and blocks are there."""
-    wanted = {"keyType": 1, "coordinatorKeys": ["t"]}
+    fields = {"keyType": 1, "coordinatorKeys": ["t"]}
     first = []
     for send in (both.real, both.bench.request):
         names = ("FindCoordinator", "InitProducerId")
@@ -287,7 +287,7 @@ def _first_ids(both: Both, nobody: dict[str, Any]) -> list[int]:
         response = {"errorCode": -1}
         deadline = time.monotonic() + PATIENCE_S
         while response["errorCode"] and time.monotonic() < deadline:
-            send(names[0], 4, wanted)
+            send(names[0], 4, fields)
             response = send(names[1], 4, nobody)
         first.append(response["producerId"])
     return first

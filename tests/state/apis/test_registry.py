@@ -21,5 +21,5 @@ OF_CONTROLLERS = {
 
 def test_the_controller_handles_what_brokers_forward_and_request() -> None:
     """Cells without the controller handle all other requests by a broker's own data."""
-    found = {api.name for api in BUILT.values() if api.on_controller}
-    assert found == FORWARDED | OF_CONTROLLERS
+    names = {api.name for api in BUILT.values() if api.on_controller}
+    assert names == FORWARDED | OF_CONTROLLERS

@@ -153,9 +153,9 @@ class Clients(TransactionBench):
 
     def read(self, name: str) -> None:
         """A session that is left, one that is closed, a fetch that waits; wanted metrics."""
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
         fetch = {"sessionEpoch": 0, "maxWaitMs": 0, "maxBytes": 100, "minBytes": 0}
-        fetch["topics"] = [{"topic": "hours", "partitions": [wanted]}]
+        fetch["topics"] = [{"topic": "hours", "partitions": [partition]}]
         who = {"requestApiKey": 1, "requestApiVersion": 12, "clientId": name}
         for _ in range(2):
             response = self.request("FETCH", 12, fetch, requestHeader=who)
@@ -203,8 +203,8 @@ class Clients(TransactionBench):
         return {(name, key) for name in TABLE_NAMES for key in self.cell.tables[name].keys("")}
 
     def offsets_kept(self) -> int:
-        found = self.cell.tables.logs.items("1/log/", Log)
-        return max(log.log_end_offset - log.log_start_offset for _, log in found)
+        items = self.cell.tables.logs.items("1/log/", Log)
+        return max(log.log_end_offset - log.log_start_offset for _, log in items)
 
 
 def kind_of(table: str, key: str) -> str:

@@ -146,10 +146,10 @@ def test_offsets_of_another_cell_equal_those_of_one_cell(storage: str) -> None:
     )
     settings = msgspec.structs.replace(SETTINGS, broker_settings=requested)
     groups = ["g", "h", "k", "l"]
-    found = {"keyType": 0, "coordinatorKeys": groups}
+    fields = {"keyType": 0, "coordinatorKeys": groups}
     given = [{"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
     wanted = [{"groupId": group, "topics": None} for group in groups]
-    documents = [creation("c", 1, "a"), document("f", 10, 4, 1, found)]
+    documents = [creation("c", 1, "a"), document("f", 10, 4, 1, fields)]
     for broker in (1, 2):
         for group in groups:
             body = {"groupId": group, "memberId": "", "topics": given}

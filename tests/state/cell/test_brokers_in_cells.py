@@ -77,10 +77,10 @@ class Clusters:
 
     def response(self, event_id: str) -> int | None:
         """The error of a Produce, None where there is no response."""
-        found = self.many.responses.get(event_id)
-        if found is None or found["response"] is None:
+        response = self.many.responses.get(event_id)
+        if response is None or response["response"] is None:
             return None
-        return int(found["response"]["responses"][0]["partitionResponses"][0]["errorCode"])
+        return int(response["response"]["responses"][0]["partitionResponses"][0]["errorCode"])
 
     def found(self, event_id: str, name: str) -> dict[str, Any]:
         """The only item of a list in a response."""
@@ -121,14 +121,14 @@ def test_broker_stops_and_starts(clusters: Clusters, broker: int) -> None:
     clusters.produce(broker, led)
     clusters.do("stop", broker)
     assert clusters.states()[led] == overview.STOPPED
-    found = clusters.partition(led)
-    leader = found["leader"]
+    partition = clusters.partition(led)
+    leader = partition["leader"]
     assert leader not in (broker, -1)
-    assert broker not in found["isr"]
+    assert broker not in partition["isr"]
     assert clusters.response(clusters.produce(leader, led)) == 0
     clusters.do("start", broker)
-    found = clusters.partition(led)
-    assert (found["leader"], sorted(found["isr"]), found["lag"]) == (leader, BROKERS, 0)
+    partition = clusters.partition(led)
+    assert (partition["leader"], sorted(partition["isr"]), partition["lag"]) == (leader, BROKERS, 0)
     assert clusters.response(clusters.produce(leader, led)) == 0
     assert clusters.partition(led)["highWatermark"] == 3
     assert clusters.many.dead_letters() == []
@@ -142,9 +142,9 @@ def test_rolling_restart_loses_nothing(clusters: Clusters) -> None:
             assert clusters.response(clusters.produce(leader, number)) == 0
         clusters.do("start", broker)
     for number in ASSIGNMENTS:
-        found = clusters.partition(number)
-        assert [row["logEndOffset"] for row in found["logs"]] == [3, 3, 3]
-        assert sorted(found["isr"]) == BROKERS
+        partition = clusters.partition(number)
+        assert [row["logEndOffset"] for row in partition["logs"]] == [3, 3, 3]
+        assert sorted(partition["isr"]) == BROKERS
 
 
 @pytest.mark.parametrize("broker", BROKERS)
@@ -158,8 +158,8 @@ def test_cut_off_follower_leaves_and_rejoins_the_isr(clusters: Clusters, broker:
     assert clusters.response(waits) == 0
     assert broker not in clusters.partition(led)["isr"]
     clusters.do("rejoin", broker)
-    found = clusters.partition(led)
-    assert (sorted(found["isr"]), found["lag"]) == (BROKERS, 0)
+    partition = clusters.partition(led)
+    assert (sorted(partition["isr"]), partition["lag"]) == (BROKERS, 0)
 
 
 def test_follower_leaves_at_the_same_time_with_any_number_of_cells(
@@ -203,9 +203,9 @@ def test_killed_broker_is_fenced_after_its_session(
     if verb == "sever":
         clusters.produce(broker, led)
     clusters.do("start" if verb == "kill" else "rejoin", broker)
-    found = clusters.partition(led)
-    assert (found["leader"], sorted(found["isr"]), found["lag"]) == (leader, BROKERS, 0)
-    assert found["highWatermark"] == 1
+    partition = clusters.partition(led)
+    assert (partition["leader"], sorted(partition["isr"]), partition["lag"]) == (leader, BROKERS, 0)
+    assert partition["highWatermark"] == 1
     assert clusters.states() == [overview.RUNNING] * 3
     assert clusters.many.dead_letters() == []
 

@@ -128,8 +128,8 @@ def test_refused_request_has_a_reason(
 
 def fetch(**fields: Any) -> dict[str, Any]:
     """A Fetch with fields of a partition and fields that the model does not read."""
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100, **fields}
-    topics = [{"topic": "orders", "partitions": [wanted]}]
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100, **fields}
+    topics = [{"topic": "orders", "partitions": [partition]}]
     return {"sessionEpoch": -1, "maxWaitMs": 0, "topics": topics, "clusterId": "c"}
 
 
@@ -141,8 +141,8 @@ def test_request_with_an_unknown_field_is_refused_wherever_it_is() -> None:
     header = {"requestApiKey": 1, "requestApiVersion": 12, "clientID": "x"}
     event = {"id": "e", "cluster": "bench", "requestHeader": header, "request": fetch()}
     for wrong in ({"request": fetch(fetchOfset=5)}, {"requestHeader": header}):
-        known = {"requestHeader": {"requestApiKey": 1, "requestApiVersion": 12}}
-        bench.handle({**event, **known, **wrong})
+        fields = {"requestHeader": {"requestApiKey": 1, "requestApiVersion": 12}}
+        bench.handle({**event, **fields, **wrong})
         (letter,) = bench.dead_letters(bench.last)
         assert letter["reason"] == Reason.UNKNOWN_FIELD
         assert "unknown field `" in letter["detail"]
@@ -247,8 +247,8 @@ def test_failed_event_is_rolled_back_alone(
         patch.setattr(LogTail, "take", append_to_the_first_only)
         (letter,) = bench.dead_letters(produce(0, 1))
     assert letter["reason"] == Reason.FAULT
-    found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
-    assert sorted(found) == [0, 3]
+    log_end_offsets = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
+    assert sorted(log_end_offsets) == [0, 3]
     assert not bench.dead_letters(produce(1))
 
 
@@ -270,8 +270,8 @@ def test_committed_event_is_not_repeated_after_a_fault(
         bench.send("PRODUCE", 12, produce_body("orders", header()))
         assert [letter["reason"] for letter in bench.dead_letters(bench.last)] == [Reason.FAULT]
     bench.send(80, 0)
-    found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
-    assert found == [1]
+    log_end_offsets = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
+    assert log_end_offsets == [1]
 
 
 def test_too_large_response_becomes_an_error() -> None:

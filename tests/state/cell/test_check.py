@@ -45,8 +45,8 @@ def bench() -> Bench:
         bench.request("FIND_COORDINATOR", 4, keyType=key_type, coordinatorKeys=["g"])
     for sequence in (0, 1):
         bench.append("orders", header(1, 5, 0, sequence), version=12)
-    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetchOffset": 2}]}]
-    fetch = {"maxWaitMs": 60_000, "minBytes": 1, "topics": wanted, "maxBytes": 1000}
+    topics = [{"topic": "orders", "partitions": [{"partition": 0, "fetchOffset": 2}]}]
+    fetch = {"maxWaitMs": 60_000, "minBytes": 1, "topics": topics, "maxBytes": 1000}
     bench.request("FETCH", 12, fetch, maxWaitMs=0, sessionEpoch=0)
     bench.send("FETCH", 12, fetch, sessionEpoch=-1, id="waits")
     join = {

@@ -90,8 +90,8 @@ def bench() -> Bench:
 
 
 def _log(cell: Cell) -> tuple[str, Log]:
-    found = cell.tables.logs.items("1/log/", Log)
-    return next((key, log) for key, log in found if log.topic == "orders")
+    items = cell.tables.logs.items("1/log/", Log)
+    return next((key, log) for key, log in items if log.topic == "orders")
 
 
 def test_touched_partition_is_checked_alone(bench: Bench) -> None:

@@ -44,19 +44,19 @@ def find(bench: Bench, key: str, key_type: int) -> int:
 
 def left(bench: Bench) -> dict[bytes, bytes]:
     """The present content of the compacted topic of offsets and groups."""
-    found: dict[bytes, bytes] = {}
+    result: dict[bytes, bytes] = {}
     for row in bench.of(offsets_topic(CLUSTER)):
         assert row.key is not None
-        found.pop(row.key, None)
+        result.pop(row.key, None)
         if row.value is not None:
-            found[row.key] = row.value
-    return found
+            result[row.key] = row.value
+    return result
 
 
 def of_groups(bench: Bench) -> list[str]:
     tables = bench.cell.tables
-    known = [key for key in tables.groups.keys("") if "/share-state/" not in key]
-    return known + tables.live_groups.keys("1/live") + tables.pending.keys("timer/group/")
+    keys = [key for key in tables.groups.keys("") if "/share-state/" not in key]
+    return keys + tables.live_groups.keys("1/live") + tables.pending.keys("timer/group/")
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def test_deleting_the_topic_deletes_share_groups_and_keeps_states() -> None:
 
 def test_every_kind_of_group_has_tombstones_for_its_records() -> None:
     without = GroupKind.member_tombstones
-    found = {each.name for each in kinds.KINDS.values() if type(each).member_tombstones is without}
-    assert found == {"classic"}, "whose members are part of the group's record"
+    names = {each.name for each in kinds.KINDS.values() if type(each).member_tombstones is without}
+    assert names == {"classic"}, "whose members are part of the group's record"
 
 
 def test_deletion_drops_offsets_of_open_transactions_only() -> None:
@@ -242,8 +242,8 @@ def test_leader_that_reads_a_state_recreates_the_topic() -> None:
     result = response["responses"][0]["partitions"][0]
     assert result["errorCode"] == Error.UNKNOWN_SERVER_ERROR
     request = {"groupId": GROUP, "topicId": bench.ids["foo"], "partition": 0, "leaderEpoch": 0}
-    found = bench.request("READ_SHARE_GROUP_STATE", 0, request)["results"][0]["partitions"][0]
-    assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
+    partition = bench.request("READ_SHARE_GROUP_STATE", 0, request)["results"][0]["partitions"][0]
+    assert partition["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
 
 
 def test_share_fetch_with_acknowledgements_does_not_wait_for_the_topic() -> None:

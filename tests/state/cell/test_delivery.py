@@ -30,10 +30,10 @@ def message(sender: int, receiver: int, number: int) -> Message:
 
 
 def delivered(schedule: DeliveryOrder) -> list[MetadataRead | Message]:
-    found = []
+    result = []
     while (step := schedule.next()) is not None:
-        found.append(step)
-    return found
+        result.append(step)
+    return result
 
 
 def test_metadata_is_delivered_before_messages() -> None:

@@ -17,8 +17,8 @@ def reported(bench: Bench) -> dict[str, Any]:
 
 
 def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
-    given = {"quota.window.num": "3", "ssl.keystore.password": "secret"}
-    settings, _ = broker_config.parse(given)
+    options = {"quota.window.num": "3", "ssl.keystore.password": "secret"}
+    settings, _ = broker_config.parse(options)
     bench = Bench(given=settings.given)
     nothing = {"given": {"quota.window.num": "3"}, "brokers": {}, "quotas": [], "codecs": {}}
     assert reported(bench) == nothing

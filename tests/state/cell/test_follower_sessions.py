@@ -43,8 +43,8 @@ def test_each_fetcher_thread_has_a_session_with_all_its_partitions() -> None:
     topic(bench, "test", [1, 2], 8)
     for partition in range(4):
         bench.append("test", header(), partition=partition)
-    found = {row["clientId"]: row["partitions"] for row in sessions(bench)}
-    assert found == {f"broker-2-fetcher-{fetcher}": 2 for fetcher in range(4)}
+    actual = {row["clientId"]: row["partitions"] for row in sessions(bench)}
+    assert actual == {f"broker-2-fetcher-{fetcher}": 2 for fetcher in range(4)}
     threads = sorted(row["thread"] for row in rows(bench, ItemKind.FETCHERS))
     assert threads == [f"ReplicaFetcherThread-{fetcher}-1" for fetcher in range(4) for _ in "ab"]
 
@@ -130,11 +130,11 @@ def test_idle_follower_keeps_its_slot_from_consumers() -> None:
     replicas.produce()
     (follower,) = sessions(replicas.bench)
     replicas.bench.now += 2 * EVICTION_MS
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body = {
         "sessionEpoch": 0,
         "maxBytes": 1000,
-        "topics": [{"topicId": replicas.topic_id, "partitions": [wanted]}],
+        "topics": [{"topicId": replicas.topic_id, "partitions": [partition]}],
     }
     assert replicas.bench.request("FETCH", 13, body)["sessionId"] == 0
     assert [row["sessionId"] for row in sessions(replicas.bench)] == [follower["sessionId"]]

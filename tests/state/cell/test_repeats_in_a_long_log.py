@@ -73,8 +73,8 @@ class Log:
     def read(self, client: int) -> None:
         """Send the next fetch of a session from the log's end, which returns only new records."""
         session_id, epoch = self._sessions[client]
-        wanted = {"partition": client, "fetchOffset": self._sequences[client]}
-        topic = {"topic": TOPIC, "partitions": [{**wanted, "partitionMaxBytes": 100}]}
+        partition = {"partition": client, "fetchOffset": self._sequences[client]}
+        topic = {"topic": TOPIC, "partitions": [{**partition, "partitionMaxBytes": 100}]}
         body = {"sessionId": session_id, "sessionEpoch": epoch, "maxWaitMs": 0, "minBytes": 0}
         response = self.send(client, "FETCH", 12, {**body, "maxBytes": 100, "topics": [topic]})
         assert response["errorCode"] == 0, response
@@ -181,10 +181,10 @@ def test_another_number_of_remembered_batches_is_noticed(
     check_batch = producers.check
 
     def checked(known: Any, batch: Any, *rules: Any) -> Any:
-        found = check_batch(known, batch, *rules)
-        if found.duplicate in (known.batches[: -kept or None] if known else []):
+        result = check_batch(known, batch, *rules)
+        if result.duplicate in (known.batches[: -kept or None] if known else []):
             return producers.SequenceCheck(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        return found
+        return result
 
     if kept > producers.BATCHES_KEPT:
         update = producers.update

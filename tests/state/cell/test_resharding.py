@@ -24,16 +24,16 @@ def reported(story: Story, source: random.Random) -> Counter[str]:
     """
     one, many = Cells(story.settings, {}), Cells(story.settings, {})
     brokers = story.settings.brokers
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for number, document in enumerate(story.documents):
         handle_in_both(document, one, many)
         assert many.responses == one.responses, document
         if number % EVERY == 0:
             before, count = len(many.cells), source.randint(1, len(brokers))
             why = many.reshard(split(brokers, count) if count > 1 else {})
-            found[why.split(" are ")[-1] if why else f"{before} to {count}"] += 1
+            result[why.split(" are ")[-1] if why else f"{before} to {count}"] += 1
     assert many.durable() == one.durable()
-    return found
+    return result
 
 
 @pytest.mark.long

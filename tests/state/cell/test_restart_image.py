@@ -9,8 +9,8 @@ from tests.support.groups import GroupBench
 def test_columns_at_rest_lack_fetches_and_their_sessions() -> None:
     bench = GroupBench()
     bench.topic("orders")
-    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 1000}]}]
-    body = {"maxWaitMs": 0, "minBytes": 1, "topics": wanted, "sessionEpoch": 0}
+    topics = [{"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 1000}]}]
+    body = {"maxWaitMs": 0, "minBytes": 1, "topics": topics, "sessionEpoch": 0}
     session_id = bench.request("FETCH", 12, body)["sessionId"]
     later = {"maxWaitMs": 60_000, "sessionId": session_id, "sessionEpoch": 1, "topics": []}
     bench.send("FETCH", 12, {**body, **later}, id="fetch")

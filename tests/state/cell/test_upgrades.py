@@ -50,8 +50,8 @@ class Stored(NamedTuple):
 
 
 def items(column: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.msgpack.decode(column or b"\x80")
-    return found
+    result: dict[str, Any] = msgspec.msgpack.decode(column or b"\x80")
+    return result
 
 
 def version_3() -> dict[int, Stored]:
@@ -84,8 +84,8 @@ def test_upgraded_cell_satisfies_the_invariants(seed: int) -> None:
         assert items(columns[table]) == stored.items(table)
     moved = [items(each) for each in items(columns["more"]).values()]
     in_memory = [items(columns["sessions"]), items(columns["waiting"]), *moved]
-    found = {key: item for each in in_memory for key, item in each.items()}
-    assert found == stored.items("sessions") | stored.items("waiting")
+    actual = {key: item for each in in_memory for key, item in each.items()}
+    assert actual == stored.items("sessions") | stored.items("waiting")
     written = items(columns["groups"])
     assert written.keys() == stored.items("groups").keys()
     ids = [key.split("/") for key in written if "/group/" in key]
@@ -163,12 +163,12 @@ def known(document: bytes) -> bytes:
         refusal = decode_body(body, BUILT[key].decoder())
         if not isinstance(refusal, Refusal) or refusal.reason is not Reason.UNKNOWN_FIELD:
             break
-        found = UNKNOWN.search(refusal.detail)
-        assert found is not None, refusal
+        result = UNKNOWN.search(refusal.detail)
+        assert result is not None, refusal
         part = event["request"]
-        for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", found[2] or ""):
+        for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", result[2] or ""):
             part = part[name] if name else part[int(number)]
-        del part[found[1]]
+        del part[result[1]]
     return msgspec.json.encode(event)
 
 
@@ -204,17 +204,17 @@ def test_an_upgraded_cell_of_version_5_gives_the_same_rows(stored: Continued) ->
     assert commits
     kinds = {kind_of(key) for name in IN_MORE for key in cell.tables[name].keys("")}
     assert kinds >= {"leading", "checkpointed", "busy", "verifications"}
-    found = []
+    actual = []
     for place, document in enumerate(stored.documents, stored.offset):
         rows = cell.handle(document, Position(0, place))
         if any(Reason.UNKNOWN_FIELD.encode() in (row.value or b"") for row in rows):
             rows = cell.handle(known(document), Position(0, place))
             if rows[0].topic == DEAD_LETTERS:  # it has the input, which differs
-                found.append(stored.rows[len(found)])
+                actual.append(stored.rows[len(actual)])
                 continue
-        found.append(digest(rows))
+        actual.append(digest(rows))
         hold(cell)
-    assert found == stored.rows
+    assert actual == stored.rows
 
 
 class EveryKind(Kinds):
@@ -250,13 +250,13 @@ class EveryKind(Kinds):
 
 def sizeless(columns: dict[str, bytes]) -> dict[str, Any]:
     """The items of columns with decoded records, without the sizes of coordinators' batches."""
-    found = {name: items(column) for name, column in columns.items()}
-    for key, item in found["logs"].items():
+    result = {name: items(column) for name, column in columns.items()}
+    for key, item in result["logs"].items():
         if kind_of(key) == "log":
             item["chunks"] = [[*bounds[:3], *bounds[4:]] for bounds in item.get("chunks", [])]
         elif kind_of(key) == "chunk":
             item[0] = [[*batch[:8], *batch[9:17], items(batch[17] or b"")] for batch in item[0]]
-    return found
+    return result
 
 
 def test_an_upgraded_cell_of_version_6_is_as_this_program_stores_it() -> None:
@@ -282,9 +282,9 @@ def test_records_of_version_6_in_a_whole_state_and_in_uncommitted_writes_are_upg
     place = {"topicId": "T", "partition": 0}
     taken = group_upgrades.record({"type": "PartitionTaken", **place, "items": {"groups": table}})
     after = msgspec.convert(taken, PartitionTaken).items["groups"]
-    found = msgspec.msgpack.decode(after["group/g"], type=groups.StoredClassicGroup).metadata
-    assert found is not None
-    assert found.members == [MemberMetadata("m", None, "c", "/", 1, 2, b"A", b"")]
+    actual = msgspec.msgpack.decode(after["group/g"], type=groups.StoredClassicGroup).metadata
+    assert actual is not None
+    assert actual.members == [MemberMetadata("m", None, "c", "/", 1, 2, b"A", b"")]
     assert after["offset/g/t/0"] == b"as before"
 
     late, row = ({"type": kind} for kind in ("TransactionalIdExpired", "GroupRemoved"))

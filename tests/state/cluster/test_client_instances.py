@@ -98,11 +98,11 @@ def test_errors_of_a_push_in_their_order(
 def test_terminating_push_is_not_throttled_and_later_ones_fail_once() -> None:
     bench = Bench()
     response = get(bench)
-    found = [
+    actual = [
         push(bench, response, terminating=ends)
         for ends in (False, False, True, True, False, False, True, False)
     ]
-    assert found == [OK, THROTTLED, OK, INVALID, INVALID, THROTTLED, OK, INVALID]
+    assert actual == [OK, THROTTLED, OK, INVALID, INVALID, THROTTLED, OK, INVALID]
 
 
 @pytest.mark.parametrize("instance_id", [ZERO_UUID, "A" * 21 + "Q"])

@@ -91,11 +91,11 @@ def test_quotas_are_set_described_and_removed() -> None:
     bench = Bench()
     user, client = part("user", ALICE), part("client-id", None)
     assert alter(bench, [user, client], {"key": CONSUMER_BYTE_RATE, "value": 500.0}) == 0
-    wanted = {"entityType": "user", "matchType": 0, "match": ALICE}
-    (entry,) = described(bench, wanted)["entries"]
+    entity = {"entityType": "user", "matchType": 0, "match": ALICE}
+    (entry,) = described(bench, entity)["entries"]
     assert sorted(entry["entity"], key=str) == sorted([user, client], key=str)
     assert entry["values"] == [{"key": CONSUMER_BYTE_RATE, "value": 500.0}]
-    assert described(bench, wanted, strict=True)["entries"] == []
+    assert described(bench, entity, strict=True)["entries"] == []
     assert alter(bench, [user, client], {"key": CONSUMER_BYTE_RATE, "remove": True}) == 0
     assert described(bench)["entries"] == []
 
@@ -172,9 +172,9 @@ class Reader:
         alter(self.bench, [part("client-id", "bench")], quota)
 
     def fetch(self, offset: int, session: int = 0, epoch: int = -1) -> dict[str, Any]:
-        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
+        partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
         body = {"sessionId": session, "sessionEpoch": epoch}
-        body |= {"topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+        body |= {"topics": [{"topic": TOPIC, "partitions": [partition]}]}
         response: dict[str, Any] = self.bench.request("FETCH", 12, body)
         return response
 
@@ -252,8 +252,8 @@ def test_session_response_counts_only_its_partitions() -> None:
 def test_response_is_limited_to_the_quota_of_the_windows() -> None:
     reader = Reader()
     alter(reader.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 250.0})
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10_000}
-    body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10_000}
+    body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [partition]}]}
     wait_ms = reader.bench.request("FETCH", 12, body)["throttleTimeMs"]
     assert wait_ms == 4 * FRAME, "the bytes around the records exceed the quota briefly"
     reader.bench.now += wait_ms

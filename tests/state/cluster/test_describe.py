@@ -32,8 +32,8 @@ def bench() -> Bench:
 def test_end_of_a_leader_epoch(
     bench: Bench, epoch: int, current: int, partition: int, response: tuple[int, int, int]
 ) -> None:
-    wanted = {"partition": partition, "currentLeaderEpoch": current, "leaderEpoch": epoch}
-    body = {"replicaId": -1, "topics": [{"topic": "a", "partitions": [wanted]}]}
+    part = {"partition": partition, "currentLeaderEpoch": current, "leaderEpoch": epoch}
+    body = {"replicaId": -1, "topics": [{"topic": "a", "partitions": [part]}]}
     got = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body)["topics"][0]["partitions"][0]
     assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == response
 
@@ -59,13 +59,13 @@ def test_every_replica_describes_its_producers_but_no_other_broker() -> None:
     bench = Replicas((1, 2)).bench
     bench.append(TOPIC, header(2, 5, 0, 0, maxTimestamp=bench.now))
     body = {"topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
-    found = {}
+    actual = {}
     for broker in (1, 2, 3):
         response = bench.request("DESCRIBE_PRODUCERS", 0, body, broker=broker)
         (partition,) = response["topics"][0]["partitions"]
         ids = [each["producerId"] for each in partition["activeProducers"]]
-        found[broker] = (partition["errorCode"], ids)
-    assert found == {1: (0, [5]), 2: (0, [5]), 3: (Error.NOT_LEADER_OR_FOLLOWER, [])}
+        actual[broker] = (partition["errorCode"], ids)
+    assert actual == {1: (0, [5]), 2: (0, [5]), 3: (Error.NOT_LEADER_OR_FOLLOWER, [])}
 
 
 def test_describe_cluster(bench: Bench) -> None:

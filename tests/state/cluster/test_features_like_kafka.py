@@ -80,8 +80,8 @@ def test_kafka_describes_the_same_quorum(real: Connection) -> None:
     for version in (0, 1, 2):
         for body in (QUORUM, *({"topics": topics} for topics in QUORUMS)):
             expected = real.call("DescribeQuorum", version, body)
-            found = bench.request("DESCRIBE_QUORUM", version, body)
-            assert without_varying(found) == without_varying(expected), (version, body)
+            response = bench.request("DESCRIBE_QUORUM", version, body)
+            assert without_varying(response) == without_varying(expected), (version, body)
 
 
 @pytest.mark.compares

@@ -16,14 +16,14 @@ TYPES = {"__consumer_offsets": 0, "__transaction_state": 1}
 
 def look_up(bench: Bench, key_type: int, *keys: str) -> list[dict[str, Any]]:
     body = {"keyType": key_type, "coordinatorKeys": list(keys)}
-    found: list[dict[str, Any]] = bench.request("FIND_COORDINATOR", 6, body)["coordinators"]
-    return found
+    coordinators: list[dict[str, Any]] = bench.request("FIND_COORDINATOR", 6, body)["coordinators"]
+    return coordinators
 
 
 def topic(bench: Bench, name: str) -> dict[str, Any]:
     body = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
-    found: dict[str, Any] = bench.request("METADATA", 12, body)["topics"][0]
-    return found
+    result: dict[str, Any] = bench.request("METADATA", 12, body)["topics"][0]
+    return result
 
 
 def test_every_look_up_agrees_with_the_recorded_broker() -> None:
@@ -56,8 +56,8 @@ def test_returned_coordinator_is_the_leader_used_by_checks() -> None:
 
     assert leading("a") == [1, 2, 3]
     look_up(bench, 0, "a")
-    found = {each["key"]: [each["nodeId"]] for each in look_up(bench, 0, *"abcdef")}
-    assert {group_id: leading(group_id) for group_id in "abcdef"} == found
+    actual = {each["key"]: [each["nodeId"]] for each in look_up(bench, 0, *"abcdef")}
+    assert {group_id: leading(group_id) for group_id in "abcdef"} == actual
 
 
 def test_internal_topics_are_created_once() -> None:

@@ -44,8 +44,8 @@ def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> tuple[int, int]:
     response = bench.request("METADATA", 12, name=topic)
-    found = response["topics"][0]["partitions"][partition]
-    return found["leaderId"], found["leaderEpoch"]
+    part = response["topics"][0]["partitions"][partition]
+    return part["leaderId"], part["leaderEpoch"]
 
 
 def others(leader: int) -> list[int]:
@@ -57,13 +57,13 @@ def produce(bench: Bench, broker: int, sequence: int = 0, count: int = 1) -> Any
 
 
 def fetch_body(offset: int, epoch: int = -1, wait_ms: int = 0) -> dict[str, Any]:
-    wanted = {
+    partition = {
         "partition": 0,
         "fetchOffset": offset,
         "partitionMaxBytes": 1000,
         "currentLeaderEpoch": epoch,
     }
-    topics = [{"topic": "orders", "partitions": [wanted]}]
+    topics = [{"topic": "orders", "partitions": [partition]}]
     return {"maxWaitMs": wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
 
 
@@ -150,8 +150,8 @@ def test_end_offsets_of_former_leader_epochs(bench: Bench) -> None:
     for epoch, wanted in ends.items():
         body = {"topics": [{"topic": "orders", "partitions": [{"leaderEpoch": epoch}]}]}
         response = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body, broker=broker)
-        found = response["topics"][0]["partitions"][0]
-        assert (found["leaderEpoch"], found["endOffset"]) == wanted, epoch
+        partition = response["topics"][0]["partitions"][0]
+        assert (partition["leaderEpoch"], partition["endOffset"]) == wanted, epoch
 
 
 def test_reader_of_an_epoch_that_ended_earlier_has_diverged(bench: Bench) -> None:
@@ -193,8 +193,8 @@ def test_coordinator_moves_with_its_committed_offsets(bench: Bench) -> None:
     assert commit(bench, old, GROUP, 5) == 0
     assert commit(bench, coordinator_beside, beside, 6) == 0
     move(bench, GROUP_TOPIC, place, new)
-    (found,) = bench.request("FIND_COORDINATOR", 4, coordinatorKeys=[GROUP])["coordinators"]
-    assert found["nodeId"] == new
+    (coordinator,) = bench.request("FIND_COORDINATOR", 4, coordinatorKeys=[GROUP])["coordinators"]
+    assert coordinator["nodeId"] == new
     assert commit(bench, old, GROUP, 6) == Error.NOT_COORDINATOR
     assert committed(bench, old, GROUP) == (Error.NOT_COORDINATOR, [])
     assert committed(bench, new, GROUP) == (0, [5])
@@ -205,8 +205,8 @@ def test_transactional_id_moves_with_its_coordinator(bench: Bench) -> None:
     body = {"transactionalId": "t/1", "transactionTimeoutMs": 1000}
     send = {"keyType": 1, "coordinatorKeys": ["t/1"]}
     bench.request("FIND_COORDINATOR", 4, send)
-    (found,) = bench.request("FIND_COORDINATOR", 4, send)["coordinators"]
-    old = found["nodeId"]
+    (coordinator,) = bench.request("FIND_COORDINATOR", 4, send)["coordinators"]
+    old = coordinator["nodeId"]
     new = others(old)[0]
     for broker in (old, new):  # each gets its producer id block
         bench.request("INIT_PRODUCER_ID", 4, body, transactionalId=None, broker=broker)

@@ -235,8 +235,10 @@ def test_kafka_validates_each_value_alike(world: World, name: str) -> None:
     for value in VALUES[name]:
         for resource in ("1", ""):
             wanted = [(BROKER, resource, [(name, SET, value)])]
-            real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both)
-            assert found == real, (resource, value)
+            real, actual = (
+                alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both
+            )
+            assert actual == real, (resource, value)
 
 
 @pytest.mark.compares
@@ -246,8 +248,10 @@ def test_kafka_validates_values_together_alike(world: World) -> None:
         for resource in ("1", ""):
             changes = [(name, SET, value) for name, value in values.items()]
             wanted = [(BROKER, resource, changes)]
-            real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both)
-            assert found == real, (resource, values)
+            real, actual = (
+                alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both
+            )
+            assert actual == real, (resource, values)
 
 
 @pytest.mark.compares
@@ -255,8 +259,8 @@ def test_broker_settings_change_as_in_kafka(world: World) -> None:
     both = world.both("changes")
     for api, rounds in (("INCREMENTAL_ALTER_CONFIGS", ROUNDS), ("ALTER_CONFIGS", REPLACEMENTS)):
         for wanted in rounds:
-            real, found = (alter(one, api, 1, wanted) for one in both)
-            assert found == real, wanted
+            real, actual = (alter(one, api, 1, wanted) for one in both)
+            assert actual == real, wanted
             assert_soon_same(both, (BROKER, "1"), (BROKER, ""), (TOPIC, "a"))
 
 
@@ -319,15 +323,15 @@ def test_kafka_validates_listeners_alike(tmp_path: Path, is_advertised: bool) ->
 
 
 def assert_listeners_same(
-    both: Both, requests: dict[str, str | None], given: dict[str, str], is_tried: bool
+    both: Both, requests: dict[str, str | None], values: dict[str, str], is_tried: bool
 ) -> None:
     changes = [
-        (name, DELETE if text is None else SET, in_full(text, given.get(name)))
+        (name, DELETE if text is None else SET, in_full(text, values.get(name)))
         for name, text in requests.items()
     ]
     wanted = [(BROKER, "1", changes)]
-    real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, is_tried) for one in both)
-    assert found == real, requests
+    real, actual = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, is_tried) for one in both)
+    assert actual == real, requests
     if not is_tried:
         assert_soon_same(both, (BROKER, "1"))
 
@@ -355,8 +359,8 @@ def test_cluster_setting_applies_to_brokers_without_their_own() -> None:
 
     def of(machine: int) -> int:
         at = bench.cell.tables.of(machine)
-        found = broker_configs.settings_of(at, machine, bench.settings.broker_settings)
-        return found.message_max_bytes
+        settings = broker_configs.settings_of(at, machine, bench.settings.broker_settings)
+        return settings.message_max_bytes
 
     assert change(bench, ("message.max.bytes", SET, "500"), resource="")["errorCode"] == 0
     assert change(bench, ("message.max.bytes", SET, "100"))["errorCode"] == 0
@@ -423,9 +427,9 @@ def test_brokertwin_settings_are_not_dynamic() -> None:
 
 def test_throttles_are_off_by_default() -> None:
     bench = Bench()
-    given = bench.settings.broker_settings
-    assert given.leader_replication_throttled_rate == UNLIMITED
+    broker_settings = bench.settings.broker_settings
+    assert broker_settings.leader_replication_throttled_rate == UNLIMITED
     change(bench, (RATE, SET, "1000"))
-    found = broker_configs.settings_of(bench.cell.tables.of(1), 1, given)
-    assert found.leader_replication_throttled_rate == 1000
-    assert found.follower_replication_throttled_rate == UNLIMITED
+    settings = broker_configs.settings_of(bench.cell.tables.of(1), 1, broker_settings)
+    assert settings.leader_replication_throttled_rate == 1000
+    assert settings.follower_replication_throttled_rate == UNLIMITED

@@ -118,9 +118,9 @@ def test_client_without_permission_is_rejected() -> None:
 
 
 def test_matching_time_is_linear_in_the_length_of_a_name() -> None:
-    wanted = MetricsSubscription([], 1000, {"client_id": "(a+)+b"})
-    assert wanted.matches({"client_id": "a" * 50 + "b"})
-    assert not wanted.matches({"client_id": "a" * 50})
+    subscription = MetricsSubscription([], 1000, {"client_id": "(a+)+b"})
+    assert subscription.matches({"client_id": "a" * 50 + "b"})
+    assert not subscription.matches({"client_id": "a" * 50})
     assert MetricsSubscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), (
         "like Java"
     )

@@ -208,8 +208,8 @@ def test_broker_loggers_are_not_built() -> None:
 
 def test_secrets_are_never_shown() -> None:
     bench = Bench()
-    given = {"ssl.key.password": "geheim", "super.users": "User:verborgen"}
-    bench.settings.broker_settings, _ = parse(given)
+    settings = {"ssl.key.password": "geheim", "super.users": "User:verborgen"}
+    bench.settings.broker_settings, _ = parse(settings)
     bench.cell = Cell(bench.settings)
     (found,) = describe(bench, (BROKER, "1"), includeSynonyms=True)
     assert "geheim" not in str(found)
@@ -278,16 +278,16 @@ REPLACEMENTS: list[list[Wanted]] = [
 def test_incremental_changes_are_those_of_kafka(both: Both) -> None:
     for number, wanted in enumerate(INCREMENTS):
         version = number % 2
-        real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", version, wanted) for one in both)
-        assert found == real, wanted
+        real, actual = (alter(one, "INCREMENTAL_ALTER_CONFIGS", version, wanted) for one in both)
+        assert actual == real, wanted
         assert_soon_same(both, (TOPIC, "altered"))
 
 
 @pytest.mark.compares
 def test_replaced_settings_are_those_of_kafka(both: Both) -> None:
     for number, wanted in enumerate(REPLACEMENTS):
-        real, found = (alter(one, "ALTER_CONFIGS", number % 3, wanted) for one in both)
-        assert found == real, wanted
+        real, actual = (alter(one, "ALTER_CONFIGS", number % 3, wanted) for one in both)
+        assert actual == real, wanted
         assert_soon_same(both, (TOPIC, "replaced"))
 
 

@@ -124,6 +124,6 @@ def test_value_is_shown_as_parsed(name: str, given: str, shown: str | None) -> N
 
 
 def test_session_timeout_must_exceed_the_heartbeat_interval() -> None:
-    given = {"group.consumer.min.session.timeout.ms": "1"}
-    fault = group_configs.fault({SESSION: "5000"}, BrokerSettings(given=given))
+    settings = {"group.consumer.min.session.timeout.ms": "1"}
+    fault = group_configs.fault({SESSION: "5000"}, BrokerSettings(given=settings))
     assert fault == f"{SESSION} must be greater than {HEARTBEAT}"

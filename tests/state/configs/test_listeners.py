@@ -19,8 +19,8 @@ GIVEN = {
 SECOND = "PLAINTEXT://:9092,SECOND://localhost:9093"
 
 
-def bench_with(given: dict[str, str]) -> Bench:
-    return Bench(given=parse(given)[0].given)
+def bench_with(values: dict[str, str]) -> Bench:
+    return Bench(given=parse(values)[0].given)
 
 
 def altered(bench: Bench, listed: str | None, **request: Any) -> tuple[int, str | None]:
@@ -42,8 +42,8 @@ def reachable(bench: Bench, listener: str) -> tuple[int, int, int]:
     cluster = bench.request("DESCRIBE_CLUSTER", 1, {}, listener=listener)
     assert len(cluster["brokers"]) == len(brokers)
     sought = {"keyType": 0, "coordinatorKeys": ["g"]}
-    found = bench.request("FIND_COORDINATOR", 6, sought, listener=listener)["coordinators"][0]
-    return len(brokers), cluster["controllerId"], found["errorCode"]
+    coordinator = bench.request("FIND_COORDINATOR", 6, sought, listener=listener)["coordinators"][0]
+    return len(brokers), cluster["controllerId"], coordinator["errorCode"]
 
 
 def test_added_listener_has_no_brokers() -> None:
@@ -88,5 +88,5 @@ def test_store_errors_of_the_edge_precede_those_of_running_listeners() -> None:
 def test_opened_listeners_are_those_added_since_the_start() -> None:
     given, _ = parse({**GIVEN, "controller.listener.names": "THIRD"})
     assert listeners.opened(given) == []
-    found = layered(given, {}, {"listeners": f"{SECOND},third://a:1,SECOND://localhost:9093"})
-    assert [tuple(each) for each in listeners.opened(found)] == [("SECOND", "localhost", 9093)]
+    settings = layered(given, {}, {"listeners": f"{SECOND},third://a:1,SECOND://localhost:9093"})
+    assert [tuple(each) for each in listeners.opened(settings)] == [("SECOND", "localhost", 9093)]

@@ -17,15 +17,15 @@ def waits(event_id: str, deadline: int, *logs: str) -> PendingRequest:
 
 def fired(table: Table) -> list[tuple[int, str]]:
     """Everything that fires, in order."""
-    found = []
+    result = []
     while (first := pending.earliest(table)) is not None:
-        found.append(first)
+        result.append(first)
         timer = pending.timer_name(first[1])
         if timer is None:
             pending.take(table, first[1])
         else:
             pending.set_timer(table, timer, None)
-    return found
+    return result
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

@@ -6,5 +6,5 @@ HOW = "make generate writes them"
 
 
 def test_the_generated_modules_are_up_to_date() -> None:
-    found = {file.stem: file.read_text(encoding="utf-8") for file in GENERATED.glob("*.py")}
-    assert found == files(), HOW
+    actual = {file.stem: file.read_text(encoding="utf-8") for file in GENERATED.glob("*.py")}
+    assert actual == files(), HOW

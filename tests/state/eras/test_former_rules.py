@@ -27,8 +27,8 @@ HW, EPOCH = "hw", "epoch"
 
 def records_of(replicas: Replicas, broker: int) -> dict[int, int]:
     """Batches of a broker: offset to checksum."""
-    found = batches_from(replicas.bench.cell.tables.of(broker), replicas.log(broker), 0)
-    return {batch.base_offset: batch.crc for batch in found}
+    batches = batches_from(replicas.bench.cell.tables.of(broker), replicas.log(broker), 0)
+    return {batch.base_offset: batch.crc for batch in batches}
 
 
 @pytest.mark.parametrize(("truncation", "survive"), [(EPOCH, [0, 1, 2]), (HW, [])])
@@ -68,7 +68,7 @@ def test_two_offsets_differ_after_the_truncation_of_the_seed() -> None:
     first, second = records_of(replicas, 1), records_of(replicas, 2)
     assert sorted(first) == sorted(second) == [0, 1, 2, 3, 4]
     assert [offset for offset in first if first[offset] != second[offset]] == [3, 4]
-    assert any("is not the same on" in found for found in check(replicas.bench.cell))
+    assert any("is not the same on" in actual for actual in check(replicas.bench.cell))
 
 
 def test_leader_epochs_leave_equal_logs() -> None:
@@ -143,9 +143,9 @@ def test_broker_handles_a_command() -> None:
     replicas = commanded()
     bench, topic_id = replicas.bench, replicas.topic_id
     broker = Broker(2, bench.cell.tables, bench.settings, bench.now)
-    wanted = {"name": "other", "numPartitions": -1, "replicationFactor": -1}
-    wanted["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in (0, 1)]
-    made = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
+    topic = {"name": "other", "numPartitions": -1, "replicationFactor": -1}
+    topic["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in (0, 1)]
+    made = bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
     other = made["topics"][0]["topicId"]
     partitions = [
         CommandedPartition(1, PartitionAltered(other, 0, leader=1)),

@@ -54,8 +54,8 @@ class Reader(Bench):
         topics = [{"topic": "a", "partitions": partitions}]
         body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **fields}
         response = self.request("FETCH", 12, body)
-        found: list[dict[str, Any]] | None = response and response["responses"][0]["partitions"]
-        return found
+        result: list[dict[str, Any]] | None = response and response["responses"][0]["partitions"]
+        return result
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_changed_isolation_level_reads_all_partitions_of_a_session() -> None:
     )
     body |= {"sessionId": first["sessionId"], "topics": []}
     assert reader.request("FETCH", 12, body | {"sessionEpoch": 1})["responses"] == []
-    (found,) = reader.request("FETCH", 12, body | {"sessionEpoch": 2, "isolationLevel": 0})[
+    (response,) = reader.request("FETCH", 12, body | {"sessionEpoch": 2, "isolationLevel": 0})[
         "responses"
     ]
-    assert [batch["baseOffset"] for batch in found["partitions"][0]["batches"]] == [1]
+    assert [batch["baseOffset"] for batch in response["partitions"][0]["batches"]] == [1]
 
 
 @pytest.mark.parametrize("level", [-1, 2])
@@ -128,9 +128,9 @@ def test_unknown_isolation_level_reads_nothing(level: int) -> None:
     body = {"maxBytes": 1 << 20, "isolationLevel": level, "sessionEpoch": 0}
     named = {"topics": [{"topic": "a", "partitions": [partition]}]}
     refused = reader.request("FETCH", 12, body | named)
-    (found,) = refused["responses"][0]["partitions"]
-    assert (refused["errorCode"], refused["sessionId"], found["errorCode"]) == (-1, 0, -1)
-    assert (found["highWatermark"], found["batches"]) == (-1, [])
+    (part,) = refused["responses"][0]["partitions"]
+    assert (refused["errorCode"], refused["sessionId"], part["errorCode"]) == (-1, 0, -1)
+    assert (part["highWatermark"], part["batches"]) == (-1, [])
     by_id = {"topics": [{"topicId": reader.topic_id, "partitions": [partition]}]}
     response = reader.request("FETCH", 13, body | by_id)
     assert (response["errorCode"], response["responses"]) == (-1, [])
@@ -257,11 +257,11 @@ def test_pending_fetch_ignores_partitions_of_later_requests_of_its_session() -> 
     bench = Bench((1,))
     topic_id = bench.topic("t", 2)
 
-    def body(session: int, epoch: int, *partitions: int, **given: Any) -> dict[str, Any]:
+    def body(session: int, epoch: int, *partitions: int, **options: Any) -> dict[str, Any]:
         wanted = [{"partition": p, "fetchOffset": 0, "partitionMaxBytes": 999} for p in partitions]
         topics = [{"topicId": topic_id, "partitions": wanted}] if wanted else []
         fields = {"minBytes": 1, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
-        return fields | given
+        return fields | options
 
     session = bench.request("FETCH", 13, body(0, 0, 0, 1))["sessionId"]
     waiting = bench.send("FETCH", 13, body(session, 1, maxWaitMs=5_000))

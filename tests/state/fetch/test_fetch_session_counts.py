@@ -59,9 +59,9 @@ class Use:
 
     def send(self, place: int, named: int, forgotten: int) -> None:
         """Send an incremental request; forgetting all partitions closes the session."""
-        found = self.sessions()
-        if found:
-            session = found[place % len(found)]
+        sessions = self.sessions()
+        if sessions:
+            session = sessions[place % len(sessions)]
             gone = [requested(number).identity for number in range(forgotten)]
             self.cache().open(
                 session.session_id,
@@ -72,9 +72,9 @@ class Use:
             )
 
     def close(self, place: int) -> None:
-        found = self.sessions()
-        if found:
-            self.cache().open(found[place % len(found)].session_id, -1, 12, {}, [])
+        sessions = self.sessions()
+        if sessions:
+            self.cache().open(sessions[place % len(sessions)].session_id, -1, 12, {}, [])
 
 
 STEPS = st.lists(

@@ -35,9 +35,9 @@ class Storm:
         partition = FetchPartition("t", "t", 0, 0, 1000, -1, -1, -1)
         responses = [SessionResponse(partition.identity, partition, 0, 0, 0, 0, False, True)]
         cache = SessionCache(self.table, BROKER, self.layout, now)
-        found = cache.create(NewSession(client, is_follower, False, client, None), responses)
-        self.opened[found > 0] += 1
-        return found
+        result = cache.create(NewSession(client, is_follower, False, client, None), responses)
+        self.opened[result > 0] += 1
+        return result
 
     def rage(self, clients: int, every_ms: int) -> None:
         """Let clients arrive at this interval while followers fetch."""

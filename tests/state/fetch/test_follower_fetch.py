@@ -28,10 +28,10 @@ def fetch(
     bench: Bench, replica: int, version: int = V12, epoch: int = -1, leader: int = -1, **event: Any
 ) -> dict[str, Any]:
     """Response to a broker's first fetch; with `epoch` 0 it requests a session."""
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    wanted["currentLeaderEpoch"] = leader
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    partition["currentLeaderEpoch"] = leader
     body: dict[str, Any] = {"sessionEpoch": epoch}
-    body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
+    body["topics"] = [{"topic": TOPIC, "partitions": [partition]}]
     if version >= V17:
         metadata = bench.request("METADATA", 12, name=TOPIC)
         body["topics"][0]["topicId"] = metadata["topics"][0]["topicId"]
@@ -43,8 +43,8 @@ def fetch(
 
 
 def partition_of(response: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = response["responses"][0]["partitions"][0]
-    return found
+    partition: dict[str, Any] = response["responses"][0]["partitions"][0]
+    return partition
 
 
 @pytest.mark.parametrize("version", [V12, V17])

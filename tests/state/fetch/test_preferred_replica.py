@@ -33,7 +33,7 @@ def fetch(
     **event: Any,
 ) -> Any:
     """Response to a consumer from broker 1 or `broker`; None while it is pending."""
-    wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
+    part = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
     body: dict[str, Any] = {"replicaId": replica, "rackId": rack}
     body |= {
         "maxWaitMs": wait_ms,
@@ -42,14 +42,14 @@ def fetch(
         "sessionEpoch": session[1],
         "isolationLevel": isolation,
     }
-    partition = wanted | {"currentLeaderEpoch": epoch}
+    partition = part | {"currentLeaderEpoch": epoch}
     body["topics"] = [{"topic": TOPIC, "partitions": [partition]}] if session[1] < 1 else []
     return replicas.bench.request("FETCH", version, body, **{"broker": 1} | event)
 
 
 def partition_of(response: Any) -> dict[str, Any]:
-    found: dict[str, Any] = response["responses"][0]["partitions"][0]
-    return found
+    partition: dict[str, Any] = response["responses"][0]["partitions"][0]
+    return partition
 
 
 def named(response: Any) -> int:
@@ -85,8 +85,8 @@ def test_before_version_11_there_is_no_preferred_replica_and_followers_do_not_se
     replicas = Replicas(bench=bench())
     replicas.produce()
     body: dict[str, Any] = {"maxWaitMs": 0, "sessionEpoch": -1}
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    body["topics"] = [{"topic": TOPIC, "partitions": [partition]}]
     for broker, error in ((1, Error.NONE), (2, Error.NOT_LEADER_OR_FOLLOWER)):
         response = replicas.bench.request("FETCH", SINCE - 1, body, broker=broker)
         assert partition_of(response)["errorCode"] == error
@@ -277,5 +277,5 @@ def test_session_without_a_rack_is_served_by_the_leader_again(is_read_again: boo
     assert named(response) == named(fetch(replicas, "west", session=(session, 1))) == 3
     if is_read_again:
         replicas.bench.reload()
-    found = partition_of(fetch(replicas, "", session=(session, 2)))
-    assert (found["preferredReadReplica"], found["recordsSizeInBytes"] > 0) == (-1, True)
+    partition = partition_of(fetch(replicas, "", session=(session, 2)))
+    assert (partition["preferredReadReplica"], partition["recordsSizeInBytes"] > 0) == (-1, True)

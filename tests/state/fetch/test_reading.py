@@ -42,7 +42,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
         whole, nothing = real(broker, read, limits)
         for place, key in zip(read, keys, strict=True):
             place.key = key
-        found, quiet = real(broker, read, limits)
+        actual, quiet = real(broker, read, limits)
         left_out = [
             bool(place.key)
             and limits.replica_id < 0
@@ -53,8 +53,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
         seen.update(is_out for place, is_out in zip(read, left_out, strict=True) if place.key)
         assert nothing == []
         assert quiet == [each.identity for each in compress(whole, left_out)]
-        assert found == [each for each, is_out in zip(whole, left_out, strict=True) if not is_out]
-        return found, quiet
+        assert actual == [each for each, is_out in zip(whole, left_out, strict=True) if not is_out]
+        return actual, quiet
 
     monkeypatch.setattr(reading, "read_all", both)
     return seen
@@ -66,19 +66,19 @@ def let_in(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     real, let_in = fetch_api._screen, Counter[bool]()
 
     def both(
-        broker: Broker, request: Request, fetch: Fetch, wanted: list[FetchPlace], *given: Any
+        broker: Broker, request: Request, fetch: Fetch, fetch_places: list[FetchPlace], *given: Any
     ) -> None:
-        before = [place.topic for place in wanted]
-        real(broker, request, fetch, wanted, *given)
-        found = [_lies(place) for place in wanted]
-        for place, topic in zip(wanted, before, strict=True):
+        before = [place.topic for place in fetch_places]
+        real(broker, request, fetch, fetch_places, *given)
+        actual = [_lies(place) for place in fetch_places]
+        for place, topic in zip(fetch_places, before, strict=True):
             if place in fetch.places:
                 let_in[topic is not None and place.topic is topic] += 1
             place.topic = None
         afresh = replace(fetch, places=[], refused=[])
-        real(broker, request, afresh, wanted, *given)
+        real(broker, request, afresh, fetch_places, *given)
         assert (afresh.places, afresh.refused) == (fetch.places, fetch.refused)
-        assert [_lies(place) for place in wanted] == found
+        assert [_lies(place) for place in fetch_places] == actual
 
     monkeypatch.setattr(fetch_api, "_screen", both)
     return let_in

@@ -29,8 +29,8 @@ def fetch(bench: Bench, session_id: int = 0, epoch: int = 0) -> int:
     partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body: dict[str, Any] = {"maxWaitMs": 0, "sessionId": session_id, "sessionEpoch": epoch}
     body["topics"] = [{"topic": "t", "partitions": [partition]}]
-    found: int = bench.request("FETCH", 12, body)["sessionId"]
-    return found
+    result: int = bench.request("FETCH", 12, body)["sessionId"]
+    return result
 
 
 @pytest.mark.parametrize(("shards", "is_made"), [(8, False), (1, True)])
@@ -72,8 +72,8 @@ def test_cache_keeps_its_number_of_shards() -> None:
 
 def error_of(bench: Bench, session_id: int, epoch: int) -> int:
     body = {"maxWaitMs": 0, "sessionId": session_id, "sessionEpoch": epoch, "topics": []}
-    found: int = bench.request("FETCH", 13, body)["errorCode"]
-    return found
+    error_code: int = bench.request("FETCH", 13, body)["errorCode"]
+    return error_code
 
 
 @pytest.mark.parametrize(("epoch", "known"), [(-1, 0), (0, 0), (1, 70)])

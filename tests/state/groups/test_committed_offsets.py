@@ -34,8 +34,8 @@ def filled(*records: OffsetCommitted | OffsetDeleted) -> MachineTables:
 
 
 def offset_of(at: MachineTables, group: str, topic: str, partition: int) -> int | None:
-    found = committed_offsets.offset(at, group, topic, partition)
-    return found.offset if found is not None else None
+    offset = committed_offsets.offset(at, group, topic, partition)
+    return offset.offset if offset is not None else None
 
 
 def stored(at: MachineTables) -> bytes:

@@ -75,8 +75,8 @@ def test_denied_groups_come_first_then_the_empty_id() -> None:
 
 
 def test_empty_id_comes_before_other_groups() -> None:
-    found = describe(GroupBench(), "nope", "")
-    assert found == [refused("", 24), refused("nope", 69, "Group nope not found.")]
+    actual = describe(GroupBench(), "nope", "")
+    assert actual == [refused("", 24), refused("nope", 69, "Group nope not found.")]
 
 
 def test_groups_have_the_order_of_their_partitions() -> None:

@@ -184,11 +184,11 @@ def test_offset_fetch_checks_the_epoch_only_with_a_member_id() -> None:
     bench = ConsumerBench()
     bench.join("a")
     requests = [(None, -1), (None, 2), (None, 0), ("", -1), ("b", 2), ("a", -1), ("a", 1), ("a", 2)]
-    wanted = [
+    bodies = [
         {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, "topics": None}
         for member, epoch in requests
     ]
-    reported = bench.request("OFFSET_FETCH", 9, groups=wanted)["groups"]
+    reported = bench.request("OFFSET_FETCH", 9, groups=bodies)["groups"]
     assert [each["errorCode"] for each in reported] == [0, -1, -1, 25, 25, 113, 113, 0]
 
 
@@ -340,8 +340,8 @@ def test_last_member_leaves_an_empty_group() -> None:
     a, b = Consumer(bench, "a"), Consumer(bench, "b")
     settle(bench, a, b)
     response = bench.beat("b", -1)
-    wanted = {"memberId": "b", "memberEpoch": -1, "heartbeatIntervalMs": 0, "assignment": None}
-    assert {name: response[name] for name in wanted} == wanted
+    fields = {"memberId": "b", "memberEpoch": -1, "heartbeatIntervalMs": 0, "assignment": None}
+    assert {name: response[name] for name in fields} == fields
     bench.tick(1000)
     a.beat()
     assert a.owned == {"foo": ALL}

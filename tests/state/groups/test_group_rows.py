@@ -40,8 +40,8 @@ WORD = re.compile("(?=[A-Z])")
 
 
 def rows_of(bench: Bench) -> list[Row]:
-    found = [row for row in bench.rows if row.topic == offsets_topic(CLUSTER)]
-    return [(row.key, row.value) for row in found if row.key is not None]
+    rows = [row for row in bench.rows if row.topic == offsets_topic(CLUSTER)]
+    return [(row.key, row.value) for row in rows if row.key is not None]
 
 
 def left(bench: Bench) -> dict[bytes, bytes]:
@@ -103,14 +103,14 @@ def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
 
 def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
     """Without the null structure, Kafka would read a classic member."""
-    given = ConsumerMember(
+    member = ConsumerMember(
         "m1",
         rebalance_timeout_ms=60_000,
         client_id="tester",
         client_host="/127.0.0.1",
         subscribed_topic_names=["trodden"],
     )
-    row = group_rows.encode(member_metadata("g", given))
+    row = group_rows.encode(member_metadata("g", member))
     written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
     assert row == (b"\0\x05\0\1g\0\2m1", bytes.fromhex(written + "01 00 01 00"))
 

@@ -35,9 +35,9 @@ def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -
 
 
 def classic(bench: ConsumerBench) -> ClassicGroup:
-    found = groups.find(bench.cell.tables.of(1), GROUP)
-    assert isinstance(found, ClassicGroup), found
-    return found
+    result = groups.find(bench.cell.tables.of(1), GROUP)
+    assert isinstance(result, ClassicGroup), result
+    return result
 
 
 def listed(bench: ConsumerBench) -> tuple[str, str]:
@@ -280,8 +280,8 @@ def test_static_member_changes_its_protocol_and_converts_the_group() -> None:
     bench.tick(bench.settings.broker_settings.group_initial_rebalance_delay_ms)
     reported = bench.responses[joins]["response"]
     member.member, member.generation = reported["memberId"], reported["generationId"]
-    given = [{"memberId": member.member, "assignment": assignment({"foo": [0]})}]
-    assert member.sync(assignments=given) == 0
+    members = [{"memberId": member.member, "assignment": assignment({"foo": [0]})}]
+    assert member.sync(assignments=members) == 0
     assert Consumer(bench, "b", instanceId="i").beat() == 0
     assert list(bench.group().members) == ["b"]
 

@@ -61,8 +61,8 @@ class Groups:
         self, topics: list[tuple[str, list[int]]] | None, group: str = "g", version: int = 8
     ) -> Any:
         name = "topicId" if version >= 10 else "name"
-        wanted = None if topics is None else [{name: t, "partitionIndexes": ps} for t, ps in topics]
-        request = {"groupId": group, "topics": wanted}
+        fields = None if topics is None else [{name: t, "partitionIndexes": ps} for t, ps in topics]
+        request = {"groupId": group, "topics": fields}
         body = {"groups": [request]} if version >= 8 else request
         response = self.bench.request("OFFSET_FETCH", version, body)
         return response["groups"][0] if version >= 8 else response
@@ -148,8 +148,8 @@ def test_example_12_fetch_returns_offset_and_epoch_of_each_partition() -> None:
             topic, number, offset = written[count - 1]
             assert groups.commit((number, offset), topic=topic) == {number: 0}
         if count in fields:
-            found = [*groups.offsets(0, 1, topic="foo"), *groups.offsets(0, 1, topic="bar")]
-            assert found == [(offset, -1, "", 0) for offset in fields[count]]
+            actual = [*groups.offsets(0, 1, topic="foo"), *groups.offsets(0, 1, topic="bar")]
+            assert actual == [(offset, -1, "", 0) for offset in fields[count]]
 
 
 def test_metadata_length_is_in_utf_16_units() -> None:
@@ -243,15 +243,15 @@ def test_example_17_partition_without_an_offset_is_an_error_only_in_the_seed() -
         bench.topic("a")
         bench.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
         (topic,) = bench.request("OFFSET_FETCH", 7, request)["topics"]
-        (found,) = topic["partitions"]
-        assert (found["committedOffset"], found["errorCode"]) == (-1, error)
+        (part,) = topic["partitions"]
+        assert (part["committedOffset"], part["errorCode"]) == (-1, error)
 
 
 def test_example_17_other_brokers_return_not_coordinator() -> None:
     bench = Bench()
     bench.topic("a")
-    wanted = [{"name": "a", "partitions": [partition(0, 1)]}]
-    commit = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": wanted}
+    topics = [{"name": "a", "partitions": [partition(0, 1)]}]
+    commit = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
     responded = bench.request("OFFSET_COMMIT", 8, commit)["topics"][0]["partitions"]
     assert responded == [{"partitionIndex": 0, "errorCode": 16}]
     request = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}

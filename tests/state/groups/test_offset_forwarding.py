@@ -35,8 +35,8 @@ class Committed(Bench):
         )
         self.ids = {name: self.topic(name, 2) for name in ("a", "b")}
         self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"])
-        found = self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=list(GROUPS))
-        self.coordinators = {each["key"]: each["nodeId"] for each in found["coordinators"]}
+        response = self.request("FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=list(GROUPS))
+        self.coordinators = {each["key"]: each["nodeId"] for each in response["coordinators"]}
         for number, group in enumerate(GROUPS[:-1]):
             self.commit(group, 10 * number)
 

@@ -36,8 +36,8 @@ class Store(Bench):
         self.topic("a", 2)
         request = {"keyType": 0, "coordinatorKeys": ["g"]}
         self.request("FIND_COORDINATOR", 4, request)
-        found = self.request("FIND_COORDINATOR", 4, request)["coordinators"][0]
-        self.coordinator = found["nodeId"]
+        coordinator = self.request("FIND_COORDINATOR", 4, request)["coordinators"][0]
+        self.coordinator = coordinator["nodeId"]
         self.other = next(each for each in BROKERS if each != self.coordinator)
 
     def commit(self, broker: int, offset: int, partition: int = 0, **more: Any) -> Any:
@@ -127,10 +127,10 @@ def test_offsets_in_zookeeper_need_no_loading(storage: str, error: int) -> None:
     store.tick(500)
     replicas.stop(store.coordinator)
     store.tick(1)
-    found = store.request(
+    response = store.request(
         "FIND_COORDINATOR", 4, keyType=0, coordinatorKeys=["g"], broker=store.other
     )
-    new = found["coordinators"][0]["nodeId"]
+    new = response["coordinators"][0]["nodeId"]
     assert new not in (-1, store.coordinator)
     assert store.offset(new) == error
     store.tick(1_000)
@@ -267,8 +267,8 @@ def test_pending_request_of_an_old_checkpoint_gets_a_response(
 @pytest.mark.parametrize("version", [9, 10])
 def test_response_names_topics_as_its_version_does(version: int) -> None:
     store = Store("kafka")
-    known, unknown = store.topic("b"), "x" * 22
-    called = {"topicId": [known, unknown]} if version >= 10 else {"name": ["b", "nope"]}
+    topic, unknown = store.topic("b"), "x" * 22
+    called = {"topicId": [topic, unknown]} if version >= 10 else {"name": ["b", "nope"]}
     ((field, values),) = called.items()
     partitions = [{"partitionIndex": 0, "committedOffset": 1}]
     topics = [{field: value, "partitions": partitions} for value in values]

@@ -206,9 +206,9 @@ def test_duplicate_static_member_fences_the_pending_sync() -> None:
 def test_leave_discards_a_pending_member_id() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
-    given = bench.response(bench.join(client="b"))["memberId"]
-    assert bench.leave(given) == [0]
-    assert bench.response(bench.join(given, client="b"))["errorCode"] == 25
+    member_id = bench.response(bench.join(client="b"))["memberId"]
+    assert bench.leave(member_id) == [0]
+    assert bench.response(bench.join(member_id, client="b"))["errorCode"] == 25
     assert bench.response(bench.join(member))["generationId"] == 2
 
 
@@ -294,18 +294,18 @@ def test_topic_rejected_by_offset_delete_is_in_the_response_without_partitions()
     assert requested("", ("none", [])) == (24, [])
     assert requested("nobody", ("none", [])) == (69, [])
     assert requested(GROUP, (TOPIC, []), ("none", [])) == (0, [("none", [])])
-    found = requested(GROUP, (TOPIC, [9]), ("none", []), (TOPIC, [0]), ("none", [3]))
-    assert found == (0, [(TOPIC, [(9, 3), (0, 0)]), ("none", [(3, 3)])])
+    actual = requested(GROUP, (TOPIC, [9]), ("none", []), (TOPIC, [0]), ("none", [3]))
+    assert actual == (0, [(TOPIC, [(9, 3), (0, 0)]), ("none", [(3, 3)])])
 
 
 def test_pending_member_id_is_not_valid_for_a_static_member() -> None:
     # compared with Apache Kafka 4.3.1
     bench = GroupBench()
-    given = bench.response(bench.join())
-    assert given["errorCode"] == 79
-    refused = bench.response(bench.join(given["memberId"], instance="i"))
+    response = bench.response(bench.join())
+    assert response["errorCode"] == 79
+    refused = bench.response(bench.join(response["memberId"], instance="i"))
     assert (refused["errorCode"], refused["memberId"]) == (-1, "")
-    assert bench.waits(bench.join(given["memberId"]))
+    assert bench.waits(bench.join(response["memberId"]))
 
 
 def test_repeated_join_replaces_the_pending_one() -> None:

@@ -42,8 +42,8 @@ def test_topics_without_describe_permission_are_omitted_or_rejected() -> None:
     bench.let(Operation.DESCRIBE, ResourceType.TOPIC, "bar")
     assert [topic["topicName"] for topic in bench.describe()["topics"]] == ["bar"]
     reported = bench.describe("foo", "bar")["topics"]
-    found = {each["topicName"]: each["partitions"][0]["errorCode"] for each in reported}
-    assert found == {"bar": 0, "foo": TOPIC_DENIED}
+    actual = {each["topicName"]: each["partitions"][0]["errorCode"] for each in reported}
+    assert actual == {"bar": 0, "foo": TOPIC_DENIED}
 
 
 def test_topics_without_read_permission_keep_their_offsets() -> None:

@@ -139,10 +139,10 @@ def test_check_finds_violations() -> None:
         ].partitions.pop(),
         "has timers": lambda group: group.remove("a"),
     }
-    for found, breaks in broken.items():
+    for actual, breaks in broken.items():
         tables = bench.cell.tables
         breaks(groups.change_stored(tables.of(1), GROUP, ShareGroup))
-        assert found in " ".join(check.check(bench.cell))
+        assert actual in " ".join(check.check(bench.cell))
         tables.rollback()
         assert check.check(bench.cell) == []
 

@@ -178,8 +178,8 @@ def test_only_the_given_topics_are_deleted() -> None:
     bench = left()
     alter(bench, "foo", (0, 1), (1, 1), (2, 1))
     response = forget(bench, "bar", "nope")
-    found = {each["topicName"]: each["errorCode"] for each in response["responses"]}
-    assert found == {"bar": 0, "nope": 3}
+    actual = {each["topicName"]: each["errorCode"] for each in response["responses"]}
+    assert actual == {"bar": 0, "nope": 3}
     assert list(described(bench)) == ["foo"]
     assert len(bench.states()) == 3
     again = forget(bench, "bar")["responses"][0]

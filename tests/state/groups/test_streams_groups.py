@@ -122,13 +122,13 @@ def test_internal_topics_are_created_with_their_configs() -> None:
     assert bench.describe()["groupState"] == "NotReady"
     response = bench.later("a", 2)
     assert (codes(response), len(tasks(response["activeTasks"]))) == ([], 8)
-    wanted = [
+    resources = [
         {"resourceType": 2, "resourceName": name, "configurationKeys": ["cleanup.policy"]}
         for name in (REPARTITION, CHANGELOG)
     ]
-    body = {"resources": wanted, "includeSynonyms": False, "includeDocumentation": False}
-    found = bench.request("DESCRIBE_CONFIGS", 4, body)["results"]
-    assert [each["configs"][0]["value"] for each in found] == ["delete", "compact"]
+    body = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
+    results = bench.request("DESCRIBE_CONFIGS", 4, body)["results"]
+    assert [each["configs"][0]["value"] for each in results] == ["delete", "compact"]
     described = bench.describe()["topology"]["subtopologies"][1]["stateChangelogTopics"]
     assert described[0]["partitions"] == 4
 

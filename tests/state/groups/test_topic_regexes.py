@@ -44,8 +44,8 @@ def test_unusual_valid_expressions_are_accepted(regex: str) -> None:
 
 def test_names_must_match_completely() -> None:
     names = ["foo", "foot", "a-foo", "FOO"]
-    found = topic_regexes.matching(["foo", "foo|foot", "(?i)foo", "^foo$", ".*oo"], names)
-    assert found == {
+    actual = topic_regexes.matching(["foo", "foo|foot", "(?i)foo", "^foo$", ".*oo"], names)
+    assert actual == {
         "foo": ["foo"],
         "foo|foot": ["foo", "foot"],
         "(?i)foo": ["foo", "FOO"],

@@ -52,11 +52,11 @@ def stored(base: int, count: int, **fields: Any) -> StoredBatch:
 
 
 def seen(base: int, records: Records, horizon: int | None = None, **fields: Any) -> CleanerBatch:
-    found = [
+    cleaner_records = [
         CleanerRecord(base + at, None if key is None else key.encode(), has_value)
         for at, (key, has_value) in enumerate(records)
     ]
-    return CleanerBatch(stored(base, max(len(records), 1), **fields), found, horizon)
+    return CleanerBatch(stored(base, max(len(records), 1), **fields), cleaner_records, horizon)
 
 
 def marker(base: int, producer_id: int, commits: bool, horizon: int | None = None) -> CleanerBatch:
@@ -267,8 +267,8 @@ def test_nothing_is_cleaned_above_the_last_stable_offset() -> None:
 
 
 def log_cleaned(log: Log, bench: Bench, keeps: list[int], end: int = 3) -> dict[str, Any]:
-    found = batches_from(bench.cell.tables.of(1), log, 0)
-    kept = [b.header() for b in found if b.base_offset in keeps]
+    batches = batches_from(bench.cell.tables.of(1), log, 0)
+    kept = [b.header() for b in batches if b.base_offset in keeps]
     of_log = {"topicId": log.topic_id, "partition": 0, "endOffset": end}
     return {"type": "LogCleaned", **of_log, "batches": kept}
 
@@ -284,8 +284,8 @@ def test_cleaned_batches_replace_the_index() -> None:
     bench, log = grown(3, 2, 1, 0)
     clean(bench, log_cleaned(log, bench, [1]))
     left = log_of(bench)
-    found = batches_from(bench.cell.tables.of(1), left, 0)
-    assert [batch.base_offset for batch in found] == [1, 3]
+    batches = batches_from(bench.cell.tables.of(1), left, 0)
+    assert [batch.base_offset for batch in batches] == [1, 3]
     assert (left.cleaned_to, left.log_start_offset, left.log_end_offset) == (3, 0, 4)
     assert left.size_in_bytes == 140
 
@@ -323,8 +323,8 @@ def test_greatest_timestamp_ignores_batches_without_records() -> None:
     bench, log = grown(3, 0.5, 2, 1)
 
     def greatest() -> int | None:
-        found = timestamp_index.greatest(bench.cell.tables.of(1), log_of(bench), False)
-        return None if found is None else found.offset
+        actual = timestamp_index.greatest(bench.cell.tables.of(1), log_of(bench), False)
+        return None if actual is None else actual.offset
 
     assert greatest() == 1
     cleaned = log_cleaned(log, bench, [1])

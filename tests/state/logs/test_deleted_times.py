@@ -38,13 +38,13 @@ def test_greatest_timestamp_is_that_of_existing_segments(
         if is_checked:
             to = retention.deletable_end(partition.at, log, CUTS, None, START)
             move(partition, log.log_start_offset, to)
-        found = timestamp_index.greatest(partition.at, log, False)
+        actual = timestamp_index.greatest(partition.at, log, False)
         first = next(rolling.segments(partition.at, log, CUTS)).base_offset
         left = times[first:]
         if not left:
-            assert found is None
+            assert actual is None
             continue
-        assert found is not None and found.is_exact
+        assert actual is not None and actual.is_exact
         expected = first + left.index(max(left)), START + max(left)
-        assert (found.offset, found.timestamp) == expected
+        assert (actual.offset, actual.timestamp) == expected
         assert len(log.deleted) <= len(log.rolled) + 1

@@ -87,9 +87,9 @@ def test_example_9_the_greatest_sequence_wraps_to_0() -> None:
 
 def test_example_10_a_batch_can_wrap() -> None:
     wrapping = batch(2147483637, count=21, offset=2000)
-    known = ProducerStateEntry()
-    producer.update(known, wrapping)
-    assert known.batches[-1].last_sequence == 9
+    entry = ProducerStateEntry()
+    producer.update(entry, wrapping)
+    assert entry.batches[-1].last_sequence == 9
     assert wrapping.last_offset == 2020
     partition = Partition()
     partition.produce(2147483637, count=21)

@@ -148,10 +148,10 @@ def verified(lowest_sequence: int, is_v2: bool = False) -> Verification:
 def test_first_batch_of_a_transaction_must_be_verified() -> None:
     assert producer.check(None, batch(0)).error is Error.INVALID_TXN_STATE
     assert producer.check(None, batch(0), KAFKA_RULES, verified(0)).error is Error.NONE
-    known = ProducerStateEntry()
-    producer.update(known, batch(0))
-    assert producer.check(known, batch(1)).error is Error.NONE
-    newer = producer.check(known, batch(0, epoch=1))
+    entry = ProducerStateEntry()
+    producer.update(entry, batch(0))
+    assert producer.check(entry, batch(1)).error is Error.NONE
+    newer = producer.check(entry, batch(0, epoch=1))
     assert newer.error is Error.INVALID_TXN_STATE, "the open transaction is of another epoch"
 
 

@@ -184,9 +184,9 @@ def settled(real: Connection, ours: dict[str, tuple[int, int]]) -> dict[str, tup
     while real_state(real) != ours and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(MORE_CHECKS_S)
-    found = real_state(real)
+    result = real_state(real)
     real.close()
-    return found
+    return result
 
 
 def both_create(real: Any, bench: Bench, name: str, configs: dict[str, str]) -> None:

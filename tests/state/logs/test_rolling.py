@@ -28,8 +28,8 @@ SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=30)
 
 
 def bounds(partition: Partition, rules: RollingRules = CUTS) -> list[int]:
-    found = rolling.segments(partition.at, partition.log, rules)
-    return [segment.end_offset for segment in found]
+    log_segments = rolling.segments(partition.at, partition.log, rules)
+    return [segment.end_offset for segment in log_segments]
 
 
 def of_sizes(sizes: list[int], rules: RollingRules = CUTS) -> Partition:
@@ -162,9 +162,9 @@ def test_truncated_log_continues_in_the_segment_of_its_end(
     assert [*check.check(tables)] == []
     for size in more:
         partition.append(1, size, rules=CUTS)
-    found = rolling.segments(tables.of(BROKER), partition.log, CUTS)
+    log_segments = rolling.segments(tables.of(BROKER), partition.log, CUTS)
     expected = [sum(segment) for segment in plain(segments, more)]
-    assert [segment.size_in_bytes for segment in found] == expected
+    assert [segment.size_in_bytes for segment in log_segments] == expected
 
 
 @given(SIZES, st.data())
@@ -193,10 +193,10 @@ def test_cleaning_merges_segments_up_to_segment_bytes(
         for group in groups
         for of_group in [range(group[0].base_offset, group[-1].end_offset)]
     ]
-    found = list(rolling.segments(partition.at, partition.log, CUTS))
-    bounds_found = [(segment.base_offset, segment.size_in_bytes) for segment in found]
+    log_segments = list(rolling.segments(partition.at, partition.log, CUTS))
+    bounds_found = [(segment.base_offset, segment.size_in_bytes) for segment in log_segments]
     assert bounds_found[:-1] == [each for each in expected if each[1]]
-    assert found[-1] == active
+    assert log_segments[-1] == active
 
 
 def test_jitter_rolls_segments_at_different_earlier_times() -> None:
@@ -218,9 +218,9 @@ def test_jitter_rolls_segments_at_different_earlier_times() -> None:
 def test_read_ends_with_its_segment() -> None:
     partition = of_sizes([200, 200, 100, 250])
     assert bounds(partition) == [1, 3, 4]
-    for offset, found in ((0, [0]), (1, [1, 2]), (2, [2]), (3, [3])):
+    for offset, actual in ((0, [0]), (1, [1, 2]), (2, [2]), (3, [3])):
         batches = partition.read(offset, 2**20).batches
-        assert [batch.base_offset for batch in batches] == found
+        assert [batch.base_offset for batch in batches] == actual
 
 
 def test_read_continues_after_a_segment_without_further_batches() -> None:

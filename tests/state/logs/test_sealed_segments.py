@@ -38,15 +38,15 @@ def delete_below(bench: Bench, offset: int, partition: int = 0) -> None:
 
 def compacted(bench: Bench) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
     """Rows of the compacted topic by topic id, partition and base offset."""
-    found = {}
+    result = {}
     for row in bench.of(outputs.SEGMENTS):
         key = msgspec.json.decode(row.key or b"")
         assert key.pop("cluster") == CLUSTER
         place = (key["topicId"], key["partition"], key["baseOffset"])
-        found.pop(place, None)
+        result.pop(place, None)
         if row.value is not None:
-            found[place] = msgspec.json.decode(row.value)["batches"]
-    return found
+            result[place] = msgspec.json.decode(row.value)["batches"]
+    return result
 
 
 def test_segment_is_written_when_it_is_sealed() -> None:

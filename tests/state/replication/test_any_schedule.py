@@ -299,11 +299,11 @@ def schedule(seed: int) -> list[Step]:
 
 def failing(steps: list[Step], seed: int) -> list[Step]:
     """The same schedule with failing log directories."""
-    random, found = Random(f"failing {seed}"), []
+    random, result = Random(f"failing {seed}"), []
     for step in steps:
-        found += [("fail", random.choice(BROKERS))] if random.random() < 0.15 else []
-        found.append(step)
-    return found
+        result += [("fail", random.choice(BROKERS))] if random.random() < 0.15 else []
+        result.append(step)
+    return result
 
 
 def test_schedules_inject_everything() -> None:

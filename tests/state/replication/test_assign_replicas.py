@@ -32,12 +32,12 @@ def assign(replicas: Replicas, broker: int, epoch: int, *reports: Any) -> Any:
     body = {"brokerId": broker, "brokerEpoch": epoch, "directories": dirs}
     response = replicas.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
     assert [each["id"] for each in response["directories"]] in ([], [each[0] for each in reports])
-    found = [
+    error_codes = [
         [each["errorCode"] for each in topic["partitions"]]
         for directory in response["directories"]
         for topic in directory["topics"]
     ]
-    return response["errorCode"], found
+    return response["errorCode"], error_codes
 
 
 def directory(replicas: Replicas, broker: int, path: str) -> str:
@@ -51,14 +51,14 @@ def beat(replicas: Replicas, broker: int, *offline: str, version: int = 2, **fie
 
 
 def registered_dirs(replicas: Replicas, broker: int) -> list[str]:
-    found = image.registration(replicas.bench.cell.tables.of(CONTROLLER), broker)
-    return found.log_dirs
+    registration = image.registration(replicas.bench.cell.tables.of(CONTROLLER), broker)
+    return registration.log_dirs
 
 
 def test_brokers_report_directories_of_new_replicas(replicas: Replicas) -> None:
-    found = replicas.partition()
-    assert found.directories == {b: directory(replicas, b, "/disk-1") for b in BROKERS}
-    assert (found.leader_epoch, found.partition_epoch) == (0, 3)
+    partition = replicas.partition()
+    assert partition.directories == {b: directory(replicas, b, "/disk-1") for b in BROKERS}
+    assert (partition.leader_epoch, partition.partition_epoch) == (0, 3)
     kinds = [entry["record"]["type"] for entry in replicas.bench.records()]
     assert kinds.count("ReplicasAssigned") == 12, "3 brokers, on 4 machines"
 
@@ -150,15 +150,15 @@ def cluster_id(replicas: Replicas) -> str:
 def topic_on(replicas: Replicas, *brokers: int) -> str:
     """Id of a topic with one partition, led by the first of these brokers."""
     assigned = [{"partitionIndex": 0, "brokerIds": list(brokers)}]
-    wanted = {"name": "far", "numPartitions": -1, "replicationFactor": -1, "assignments": assigned}
-    response = replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    topic = {"name": "far", "numPartitions": -1, "replicationFactor": -1, "assignments": assigned}
+    response = replicas.bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
     return str(response["topics"][0]["topicId"])
 
 
 def far(replicas: Replicas) -> Any:
-    found = image.topic_by_name(replicas.bench.cell.tables.of(CONTROLLER), "far")
-    assert found is not None
-    return found.partitions[0]
+    topic = image.topic_by_name(replicas.bench.cell.tables.of(CONTROLLER), "far")
+    assert topic is not None
+    return topic.partitions[0]
 
 
 def test_replicas_of_a_broker_with_one_directory_are_in_it(replicas: Replicas) -> None:

@@ -201,15 +201,15 @@ def test_transactional_id_is_described_before_its_first_write_is_committed(
     pending = brokers.send("INIT_PRODUCER_ID", 4, body, brokers.coordinator(TRANSACTIONS))
     described = {"transactionalIds": ["t"]}
     request = ("DESCRIBE_TRANSACTIONS", 0, described, brokers.coordinator(TRANSACTIONS))
-    (known,) = brokers.response(brokers.send(*request))["transactionStates"]
+    (transaction_state,) = brokers.response(brokers.send(*request))["transactionStates"]
     names = ("errorCode", "transactionState", "producerEpoch", "transactionTimeoutMs")
-    assert [known[name] for name in names] == [0, "Empty", -1, 60_000]
+    assert [transaction_state[name] for name in names] == [0, "Empty", -1, 60_000]
     brokers.bench.tick(60_000)
     assert brokers.response(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
     brokers.replicas.rejoin(*BROKERS)
     held = brokers.init()
     assert held is not None
-    assert (held["producerId"], held["producerEpoch"]) == (known["producerId"], 0)
+    assert (held["producerId"], held["producerEpoch"]) == (transaction_state["producerId"], 0)
 
 
 def test_uncommitted_fencing_returns_coordinator_not_available(brokers: Coordinators) -> None:

@@ -61,7 +61,7 @@ def test_other_brokers_get_the_partitions_of_a_cordoned_broker() -> None:
     bench = Bench((1, 2))
     cordon(bench, "*", broker=2)
     assert create(bench, "orders") == 0
-    found = bench.request("METADATA", 12, name="orders")
-    (topic,) = found["topics"]
+    response = bench.request("METADATA", 12, name="orders")
+    (topic,) = response["topics"]
     assert {each["leaderId"] for each in topic["partitions"]} == {1}
     assert create(bench, "wide", replicationFactor=2) == Error.INVALID_REPLICATION_FACTOR

@@ -95,5 +95,5 @@ def test_partition_with_an_error_keeps_it_while_others_wait(replicas: Replicas) 
     assert replicas.bench.request("DELETE_RECORDS", 2, body, id="delete") is None
     replicas.rejoin(2)
     partitions = replicas.bench.responses["delete"]["response"]["topics"][0]["partitions"]
-    found = [(p["partitionIndex"], p["errorCode"], p["lowWatermark"]) for p in partitions]
-    assert found == [(7, 3, -1), (0, 0, 5)]
+    actual = [(p["partitionIndex"], p["errorCode"], p["lowWatermark"]) for p in partitions]
+    assert actual == [(7, 3, -1), (0, 0, 5)]

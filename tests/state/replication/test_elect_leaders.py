@@ -44,8 +44,8 @@ def test_preferred_replica_leads_again_in_a_new_epoch(replicas: Replicas) -> Non
     response = elect(replicas.bench, PREFERRED, [0])
     result = {"partitionId": 0, "errorCode": 0, "errorMessage": None}
     results = [{"topic": "orders", "partitionResult": [result]}]
-    wanted = {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": results}
-    assert response == wanted
+    fields = {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": results}
+    assert response == fields
     assert replicas.leader() == (1, 2)
     assert replicas.isr() == [1, 2, 3]
     assert replicas.produce(count=2)["baseOffset"] == 3
@@ -73,12 +73,14 @@ def test_election_of_the_current_leader_is_not_needed(replicas: Replicas) -> Non
 def test_unknown_topics_and_partitions(replicas: Replicas) -> None:
     topics = [{"topic": "orders", "partitions": [7]}, {"topic": "nope", "partitions": [0]}]
     response = elect(replicas.bench, PREFERRED, [], topicPartitions=topics)
-    found = [
+    replica_election_results = [
         each for topic in response["replicaElectionResults"] for each in topic["partitionResult"]
     ]
-    assert [each["errorCode"] for each in found] == [Error.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert [each["errorCode"] for each in replica_election_results] == [
+        Error.UNKNOWN_TOPIC_OR_PARTITION
+    ] * 2
     texts = ["No such partition as orders-7", "No such topic as nope"]
-    assert [each["errorMessage"] for each in found] == texts
+    assert [each["errorMessage"] for each in replica_election_results] == texts
 
 
 def test_stopped_or_out_of_sync_preferred_replica_is_not_available() -> None:
@@ -129,8 +131,8 @@ def test_no_live_replica_is_not_eligible() -> None:
 
 
 def test_null_elects_all_and_omits_partitions_without_need(replicas: Replicas) -> None:
-    wanted = {"name": "other", "numPartitions": 3, "replicationFactor": 1}
-    replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    topic = {"name": "other", "numPartitions": 3, "replicationFactor": 1}
+    replicas.bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
     response = elect(replicas.bench, PREFERRED, None)
     results = {
         each["topic"]: each["partitionResult"] for each in response["replicaElectionResults"]
@@ -154,8 +156,8 @@ def test_request_error_is_returned_for_each_partition(
     response = elect(replicas.bench, PREFERRED, [0], **body)
     result = {"partitionId": 0, "errorCode": error, "errorMessage": text}
     results = [{"topic": "orders", "partitionResult": [result]}]
-    wanted = {"throttleTimeMs": 0, "errorCode": error, "replicaElectionResults": results}
-    assert response == wanted
+    fields = {"throttleTimeMs": 0, "errorCode": error, "replicaElectionResults": results}
+    assert response == fields
     assert replicas.leader() == (2, 1)
 
 
@@ -218,7 +220,7 @@ def test_unclean_election_of_an_internal_topic_loses_offsets() -> None:
     response = bench.request("ELECT_LEADERS", 2, body, broker=others[0])
     assert errors(response) == [(0, Error.NONE)]
     groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
-    found = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0, broker=others[0])["nodeId"]
-    response = bench.request("OFFSET_FETCH", 8, groups, broker=found)
+    node_id = bench.request("FIND_COORDINATOR", 3, key="g", keyType=0, broker=others[0])["nodeId"]
+    response = bench.request("OFFSET_FETCH", 8, groups, broker=node_id)
     (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert partition["committedOffset"] == -1

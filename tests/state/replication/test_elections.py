@@ -204,9 +204,9 @@ def test_assignment_without_live_replicas_is_rejected() -> None:
             {"id": f"stop-{broker}", "cluster": "bench", "kind": "stop-broker", "broker": broker}
             | {"time": bench.now}
         )
-    wanted = {"name": "dead", "numPartitions": -1, "replicationFactor": -1}
-    wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": [2, 3]}]
-    response = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
+    topic = {"name": "dead", "numPartitions": -1, "replicationFactor": -1}
+    topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [2, 3]}]
+    response = bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
     assert response["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
 
 

@@ -217,8 +217,8 @@ def of_brokers(replicas: Replicas, broker: str, value: str | None) -> tuple[int,
     change = {"name": "min.insync.replicas", "configOperation": int(value is None), "value": value}
     resource = {"resourceType": BROKER, "resourceName": broker, "configs": [change]}
     body = {"resources": [resource]}
-    (found,) = replicas.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
-    return found["errorCode"], found["errorMessage"]
+    (response,) = replicas.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    return response["errorCode"], response["errorMessage"]
 
 
 @pytest.mark.parametrize("value", ["1", "2"])
@@ -255,14 +255,14 @@ def test_replication_factor_is_that_of_the_first_partition() -> None:
     replicas = Replicas(PAIR, min_insync_replicas="3")
     added = {"name": "orders", "count": 2, "assignments": [{"brokerIds": [1, 2]}]}
     replicas.bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})
-    wanted = [{"partitionIndex": 1, "replicas": [1, 2, 3]}]
-    body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": 1000}
+    partitions = [{"partitionIndex": 1, "replicas": [1, 2, 3]}]
+    body = {"topics": [{"name": "orders", "partitions": partitions}], "timeoutMs": 1000}
     replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
     replicas.stop(3)
     body = {"topics": [{"name": "orders"}]}
     response = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
-    found = response["topics"][0]["partitions"][1]
-    assert (found["isrNodes"], found["eligibleLeaderReplicas"]) == ([1, 2], [])
+    partition = response["topics"][0]["partitions"][1]
+    assert (partition["isrNodes"], partition["eligibleLeaderReplicas"]) == ([1, 2], [])
 
 
 def reassign(replicas: Replicas, wanted: list[int], broker: int = 1) -> int:

@@ -20,23 +20,23 @@ STORAGE_ERROR = 56
 def replicas_on(*assignments: list[int], brokers: tuple[int, ...] = BROKERS, **given: Any) -> Any:
     """`orders` in the first directories; `other`: partition 0 in the second, 1 in the first."""
     bench = Bench(brokers, log_dirs=(ONE, TWO), **given)
-    found = Replicas(bench=bench, min_insync_replicas="1")
+    replicas = Replicas(bench=bench, min_insync_replicas="1")
     named = assignments or ([1, 2, 3], [1, 2, 3])
-    wanted: dict[str, Any] = {"name": OTHER, "numPartitions": -1, "replicationFactor": -1}
-    wanted["assignments"] = [
+    topic: dict[str, Any] = {"name": OTHER, "numPartitions": -1, "replicationFactor": -1}
+    topic["assignments"] = [
         {"partitionIndex": number, "brokerIds": each} for number, each in enumerate(named)
     ]
-    response = bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=1000)
+    response = bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=1000)
     assert response["topics"][0]["errorCode"] == 0
-    return found
+    return replicas
 
 
 def described(replicas: Replicas, partition: int = 0, broker: int = 3, version: int = 12) -> Any:
     """Error, leader, epoch, in-sync and offline replicas of a partition of `other`."""
     response = replicas.bench.request("METADATA", version, name=OTHER, broker=broker)
-    found = response["topics"][0]["partitions"][partition]
+    part = response["topics"][0]["partitions"][partition]
     names = ("errorCode", "leaderId", "leaderEpoch", "isrNodes", "offlineReplicas")
-    return tuple(found[name] for name in names)
+    return tuple(part[name] for name in names)
 
 
 def produce(
@@ -51,8 +51,8 @@ def produce(
 def fetch(
     replicas: Replicas, broker: int, max_wait_ms: int = 0, offset: int = 0, **event: Any
 ) -> Any:
-    wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
-    topics = [{"topic": OTHER, "partitions": [wanted]}]
+    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
+    topics = [{"topic": OTHER, "partitions": [partition]}]
     body = {"maxWaitMs": max_wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
     response = replicas.bench.request("FETCH", 12, body, broker=broker, **event)
     return response and response["responses"][0]["partitions"][0]["errorCode"]
@@ -67,8 +67,8 @@ def test_lost_leader_causes_an_election_but_lost_follower_does_not() -> None:
     assert described(replicas, 2) == (0, 3, 0, [3, 2], [1])
     assert described(replicas, broker=1) == described(replicas)
     response = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, name=OTHER, broker=2)
-    found = response["topics"][0]["partitions"][0]
-    assert (found["leaderId"], found["offlineReplicas"]) == (2, [1])
+    partition = response["topics"][0]["partitions"][0]
+    assert (partition["leaderId"], partition["offlineReplicas"]) == (2, [1])
     assert produce(replicas, 2) == 0
     assert produce(replicas, 1, partition=1) == 0
 
@@ -117,8 +117,8 @@ def test_replicas_in_a_failed_directory_return_storage_error() -> None:
     marker = {"producerId": 1, "producerEpoch": 0, "transactionResult": True, "coordinatorEpoch": 0}
     marker["topics"] = [{"name": OTHER, "partitionIndexes": [0, 1]}]
     response = bench.request("WRITE_TXN_MARKERS", 1, markers=[marker], broker=1)
-    found = response["markers"][0]["topics"][0]["partitions"]
-    assert [each["errorCode"] for each in found] == [3, 0]
+    partitions = response["markers"][0]["topics"][0]["partitions"]
+    assert [each["errorCode"] for each in partitions] == [3, 0]
 
 
 def test_failed_directory_is_described_and_accepts_no_moves() -> None:
@@ -148,12 +148,12 @@ def test_failed_directory_is_described_and_accepts_no_moves() -> None:
         }
     ]
     response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, dirs=moves, broker=1)
-    found = {
+    actual = {
         (topic["topicName"], each["partitionIndex"]): each["errorCode"]
         for topic in response["results"]
         for each in topic["partitions"]
     }
-    assert found == {(OTHER, 1): 56, ("new", 0): 56, (OTHER, 0): 56, ("orders", 0): 0}
+    assert actual == {(OTHER, 1): 56, ("new", 0): 56, (OTHER, 0): 56, ("orders", 0): 0}
 
 
 def test_no_move_between_two_directories_while_a_third_one_has_failed() -> None:
@@ -162,8 +162,8 @@ def test_no_move_between_two_directories_while_a_third_one_has_failed() -> None:
     bench.topic("a", 2)
     bench.handle(event("fail-log-dir", 1, "/disk-3"))
     response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, path=TWO, name="a", partitions=[0, 1])
-    found = [each["errorCode"] for each in response["results"][0]["partitions"]]
-    assert found == [56, 0]
+    error_codes = [each["errorCode"] for each in response["results"][0]["partitions"]]
+    assert error_codes == [56, 0]
 
 
 def event(kind: str, broker: int, directory: str) -> dict[str, Any]:
@@ -241,13 +241,13 @@ def test_broker_with_one_directory_halts_without_a_report() -> None:
     assert replicas.is_stopped(1)
 
 
-def with_another_dir(given: dict[str, str]) -> Replicas:
+def with_another_dir(values: dict[str, str]) -> Replicas:
     """`orders` is in the former only directory; its brokers now have two."""
     bench = Bench(BROKERS, given={"log.dirs": ONE})
     replicas = Replicas(bench=bench, min_insync_replicas="1")
     replicas.produce()
     bench.settings.broker_settings = msgspec.structs.replace(
-        bench.settings.broker_settings, log_dirs=(ONE, TWO), given=given
+        bench.settings.broker_settings, log_dirs=(ONE, TWO), given=values
     )
     bench.reload()
     return replicas
@@ -256,8 +256,8 @@ def with_another_dir(given: dict[str, str]) -> Replicas:
 def test_logs_of_the_former_only_directory_are_lost_with_it() -> None:
     replicas = with_another_dir({"metadata.log.dir": "/metadata"})
     replicas.fail_dir(1, ONE)
-    found = replicas.partition()
-    assert (found.leader, found.isr) == (2, [2, 3])
+    partition = replicas.partition()
+    assert (partition.leader, partition.isr) == (2, [2, 3])
     body = produce_body(ORDERS, header(1), acks=1, timeoutMs=1000)
     response = replicas.bench.request("PRODUCE", 9, body, broker=1)
     assert response["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR

@@ -35,9 +35,9 @@ def test_in_32_bits_and_abs_of_the_least_is_0(
 def cluster(**settings: Any) -> Bench:
     """The topic `test` with eight partitions, led by broker 1 and followed by broker 2."""
     bench = Bench(BROKERS, **settings)
-    wanted = {"name": "test", "numPartitions": -1, "replicationFactor": -1}
-    wanted["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in range(8)]
-    bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=30_000)
+    topic = {"name": "test", "numPartitions": -1, "replicationFactor": -1}
+    topic["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in range(8)]
+    bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=30_000)
     return bench
 
 
@@ -57,8 +57,8 @@ def test_each_thread_fetches_its_own_partitions() -> None:
 def lines(bench: Bench, broker: int) -> list[str]:
     """Lines logged by a broker during the last event."""
     entries = bench.records_of(bench.last)
-    found = [entry["record"] for entry in entries if entry["machine"] == broker]
-    return [each["line"] for each in found if each["type"] == "LineLogged"]
+    records = [entry["record"] for entry in entries if entry["machine"] == broker]
+    return [each["line"] for each in records if each["type"] == "LineLogged"]
 
 
 def test_lines_of_the_seed_from_17314_to_17316() -> None:
@@ -86,8 +86,8 @@ def test_lines_of_the_seed_from_17314_to_17316() -> None:
 
 def test_unblocked_requests_are_logged_for_a_partition() -> None:
     bench = cluster(brokertwin_trace_replication=True)
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    topics = [{"topic": "test", "partitions": [wanted]}]
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topic": "test", "partitions": [partition]}]
     fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000, "topics": topics}
     for name in ("one", "two"):
         bench.send("FETCH", 12, fetch, sessionEpoch=-1, id=name)
@@ -100,8 +100,8 @@ def test_unblocked_requests_are_logged_for_a_partition() -> None:
 
 def test_unblocked_fetch_session_is_logged_for_its_partition() -> None:
     bench = cluster(brokertwin_trace_replication=True)
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    topics = [{"topic": "test", "partitions": [wanted]}]
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topic": "test", "partitions": [partition]}]
     fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000}
     made = bench.request(
         "FETCH", 12, {**fetch, "maxWaitMs": 0, "sessionEpoch": 0, "topics": topics}

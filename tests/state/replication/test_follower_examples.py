@@ -56,15 +56,15 @@ def response_of(
 def handled(log: Log, followed: object) -> list[tuple[str, int]]:
     """Short form of a follower's records for a response."""
     assert isinstance(followed, FollowedPartition)
-    found = []
+    result = []
     for record in follower.take(log, followed):
         if isinstance(record, BatchAppended):
-            found.append(("append", record.batch.base_offset))
+            result.append(("append", record.batch.base_offset))
         elif isinstance(record, HighWatermarkMoved):
-            found.append(("high watermark", record.high_watermark))
+            result.append(("high watermark", record.high_watermark))
         elif isinstance(record, LogStartMoved):
-            found.append(("log start", record.log_start_offset))
-    return found
+            result.append(("log start", record.log_start_offset))
+    return result
 
 
 def test_example_1_high_watermark_of_a_response_is_older_than_its_batches() -> None:
@@ -105,8 +105,8 @@ def test_example_16_follower_truncates_epoch_by_epoch() -> None:
         (log_of(0), EpochEnd(0, 0), Truncation(0, True)),
     ):
         request = follower.fetch_request(own, leader_epoch=5)
-        found = logs.diverging(leaders, request.fetch_offset, request.last_fetched_epoch)
-        assert found == expected_end
+        actual = logs.diverging(leaders, request.fetch_offset, request.last_fetched_epoch)
+        assert actual == expected_end
         assert follower.truncation(own, expected_end) == expected_cut
 
 

@@ -258,14 +258,14 @@ def test_fetch_request_shows_the_followers_log_end(replicas: Replicas) -> None:
     replicas.produce(acks=1, count=5)
     replicas.bench.now += 400
     session_id = replicas.fetch_as(2, offset=4)["sessionId"]
-    known = replicas.leadership().replicas[2]
-    assert (known.log_end_offset, known.last_fetch_time) == (4, replicas.bench.now)
-    caught_up = known.last_caught_up
+    replica = replicas.leadership().replicas[2]
+    assert (replica.log_end_offset, replica.last_fetch_time) == (4, replicas.bench.now)
+    caught_up = replica.last_caught_up
     replicas.bench.now += 400
     replicas.fetch_as(2, session_id=session_id, epoch=1)
-    known = replicas.leadership().replicas[2]
-    assert (known.log_end_offset, known.last_fetch_time) == (4, replicas.bench.now)
-    assert known.last_caught_up == caught_up, "it was behind at the fetch before, too"
+    replica = replicas.leadership().replicas[2]
+    assert (replica.log_end_offset, replica.last_fetch_time) == (4, replicas.bench.now)
+    assert replica.last_caught_up == caught_up, "it was behind at the fetch before, too"
 
 
 def test_stopped_broker_cannot_be_in_sync(replicas: Replicas) -> None:

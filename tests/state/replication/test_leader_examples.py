@@ -160,7 +160,7 @@ def test_stale_response_changes_nothing() -> None:
     leadership = leading([1], 2)
     leadership.pending = [1, 2]
     for leader_epoch, partition_epoch in ((4, 2), (6, 2), (5, 0)):
-        found = leader.handle_alter_partition(
+        outcome = leader.handle_alter_partition(
             leadership, Error.NONE, leader_epoch, partition_epoch, [1, 2]
         )
-        assert (found, leadership.isr) == (AlterPartitionOutcome.PENDING, [1])
+        assert (outcome, leadership.isr) == (AlterPartitionOutcome.PENDING, [1])

@@ -165,9 +165,9 @@ def test_it_follows_by_requests(broker: int) -> None:
     waits = replicas.bench.send("PRODUCE", 10, body)
     assert waits not in replicas.bench.responses, "the cell does not fetch for it"
     for offset in (0, 3):
-        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
+        partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
         fetch = {"replicaId": broker, "maxWaitMs": 0, "minBytes": 1}
-        fetch["topics"] = [{"topic": "second", "partitions": [{**wanted, "logStartOffset": 0}]}]
+        fetch["topics"] = [{"topic": "second", "partitions": [{**partition, "logStartOffset": 0}]}]
         replicas.bench.request("FETCH", 12, fetch)
     response = replicas.bench.responses[waits]["response"]["responses"][0]
     assert response["partitionResponses"][0]["errorCode"] == Error.NONE

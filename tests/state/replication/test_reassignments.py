@@ -32,8 +32,8 @@ def reassign(
     assert response["errorCode"] == 0, response
     (topic,) = response["responses"]
     assert topic["name"] == name
-    found: dict[str, Any] = topic["partitions"][0]
-    return found
+    part: dict[str, Any] = topic["partitions"][0]
+    return part
 
 
 def ongoing(replicas: Replicas, **body: Any) -> list[Any]:
@@ -146,8 +146,8 @@ def test_cancelled_reassignment_restores_the_assignment() -> None:
     assert replicas.leader() == (1, 1), "losing a replica starts a leader epoch"
     assert held_by(replicas) == [1, 2]
     refused = reassign(replicas, None)
-    wanted = {"partitionIndex": 0, "errorCode": Error.NO_REASSIGNMENT_IN_PROGRESS}
-    assert refused == {**wanted, "errorMessage": None}
+    partition = {"partitionIndex": 0, "errorCode": Error.NO_REASSIGNMENT_IN_PROGRESS}
+    assert refused == {**partition, "errorMessage": None}
 
 
 def test_new_reassignment_replaces_an_ongoing_one() -> None:

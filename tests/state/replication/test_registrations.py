@@ -71,8 +71,8 @@ def test_broker_in_shutdown_cannot_join_and_gets_no_new_partitions(replicas: Rep
     replicas.produce(count=2)
     assert replicas.isr() == [2, 3], "it follows, and has all records"
     assert replicas.watermarks_of(1) == (5, 5)
-    wanted = {"name": "new", "numPartitions": 4, "replicationFactor": 2}
-    replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    topic = {"name": "new", "numPartitions": 4, "replicationFactor": 2}
+    replicas.bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
     response = replicas.bench.request("METADATA", 12, name="new")
     assert all(1 not in each["replicaNodes"] for each in response["topics"][0]["partitions"])
 

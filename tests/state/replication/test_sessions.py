@@ -140,9 +140,9 @@ def test_rejoin_within_the_session_changes_nothing(replicas: Replicas) -> None:
 
 def test_severed_broker_reads_missed_metadata_later(replicas: Replicas) -> None:
     replicas.sever(1)
-    wanted = {"name": "new", "numPartitions": 1, "replicationFactor": 1}
-    wanted["assignments"] = []
-    replicas.bench.request("CREATE_TOPICS", 7, topics=[wanted], timeoutMs=1000, broker=2)
+    topic = {"name": "new", "numPartitions": 1, "replicationFactor": 1}
+    topic["assignments"] = []
+    replicas.bench.request("CREATE_TOPICS", 7, topics=[topic], timeoutMs=1000, broker=2)
     request = {"topics": [{"name": "new"}], "allowAutoTopicCreation": False}
 
     def error(broker: int) -> int:

@@ -160,8 +160,8 @@ def test_time_before_a_follower_joins_does_not_count() -> None:
 
 def fetched_as(replicas: Throttled, replica: int, **fields: int) -> int | None:
     """Bytes that a client reads from the log start; None if it waits."""
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10 * BATCH_BYTES}
-    topics = [{"topic": "orders", "partitions": [wanted]}]
+    part = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10 * BATCH_BYTES}
+    topics = [{"topic": "orders", "partitions": [part]}]
     body = {"replicaId": replica, "maxBytes": 10 * BATCH_BYTES, "sessionEpoch": -1}
     response = replicas.bench.request(
         "FETCH", 12, {**body, "minBytes": 1, "maxWaitMs": 0, "topics": topics, **fields}
@@ -235,10 +235,10 @@ def test_append_does_not_reach_a_held_replica() -> None:
 
 def test_held_replica_gets_the_log_start() -> None:
     replicas = moving(Side.LEADER)
-    wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 7}]}
-    response = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
-    (found,) = response["topics"][0]["partitions"]
-    assert (found["lowWatermark"], found["errorCode"]) == (7, 0)
+    topic = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 7}]}
+    response = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [topic], "timeoutMs": 1000})
+    (partition,) = response["topics"][0]["partitions"]
+    assert (partition["lowWatermark"], partition["errorCode"]) == (7, 0)
     assert (replicas.log(3).log_start_offset, replicas.batches_on(3)) == (7, 1)
 
 
@@ -308,8 +308,8 @@ def test_fetch_session_that_is_no_longer_a_replicas_is_not_throttled(is_read_aga
     made.assign(1, 2, 3)
 
     def fetched(replica: int, session: int, epoch: int) -> Any:
-        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
-        topics = [{"topic": "orders", "partitions": [wanted]}]
+        partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
+        topics = [{"topic": "orders", "partitions": [partition]}]
         body = {"replicaId": replica, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
         return made.bench.request("FETCH", 12, {"minBytes": 1, **body}, broker=1)
 

@@ -28,12 +28,12 @@ def finalized(version: int, **settings: Any) -> TransactionBench:
 def at_epoch(bench: TransactionBench, epoch: int) -> Holder:
     """Set the epoch of the existing t1."""
     at = bench.cell.tables.of(1)
-    known = transactional_ids.metadata(at, "t1")
-    assert known is not None
-    changed = msgspec.structs.replace(known, producer_epoch=epoch)
+    metadata = transactional_ids.metadata(at, "t1")
+    assert metadata is not None
+    changed = msgspec.structs.replace(metadata, producer_epoch=epoch)
     transactional_ids.apply_written(at, TransactionMetadataWritten("t1", changed))
     at.tables.commit()
-    return Holder(known.producer_id, epoch)
+    return Holder(metadata.producer_id, epoch)
 
 
 def written(bench: TransactionBench) -> list[dict[str, Any]]:
@@ -429,8 +429,8 @@ def test_requests_do_not_wait_for_the_timeout_of_an_open_transaction() -> None:
     holder = bench.init()
     bench.add("t1", holder, a=[0])
     assert not pending.awaits_deadline(bench.cell.tables.pending)
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
-    poll = bench.send("FETCH", 12, wanted, maxWaitMs=500, minBytes=1, topic="a")
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+    poll = bench.send("FETCH", 12, partition, maxWaitMs=500, minBytes=1, topic="a")
     assert pending.awaits_deadline(bench.cell.tables.pending)
     bench.tick(500)
     assert poll in bench.responses

@@ -49,9 +49,9 @@ def coordinated(**settings: Any) -> Bench:
 
 
 def stored(bench: Bench, name: str = "t1", broker: int = 1) -> TransactionMetadata:
-    known = transactional_ids.metadata(bench.cell.tables.of(broker), name)
-    assert known is not None
-    return known
+    metadata = transactional_ids.metadata(bench.cell.tables.of(broker), name)
+    assert metadata is not None
+    return metadata
 
 
 def exhausted(bench: Bench, held: bool = False) -> int:
@@ -201,9 +201,9 @@ def test_unused_id_expires_after_seven_days() -> None:
 
 
 def test_example_of_expiry_after_exactly_seven_days() -> None:
-    known = TransactionMetadata(1, 0, last_update_timestamp=0)
-    assert not transactions.is_expired(known, 604_799_999, 604_800_000)
-    assert transactions.is_expired(known, 604_800_000, 604_800_000)
+    metadata = TransactionMetadata(1, 0, last_update_timestamp=0)
+    assert not transactions.is_expired(metadata, 604_799_999, 604_800_000)
+    assert transactions.is_expired(metadata, 604_800_000, 604_800_000)
 
 
 NAMES = st.sampled_from(["t1", "t2"])

@@ -128,16 +128,16 @@ def test_unknown_topic_is_in_the_response_without_partitions() -> None:
     bench.add_offsets("t1", holder)
     request = {"transactionalId": "t1", "groupId": "g"}
     request |= {"producerId": holder.producer_id, "producerEpoch": holder.epoch}
-    known = {"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 1}]}
+    topic = {"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 1}]}
     missing = {"name": "none", "partitions": []}
     for topics, reported in [
         ([missing], {"none": []}),
         ([missing, {"name": "a", "partitions": []}], {"none": []}),
-        ([known, missing], {"none": [], "a": [0]}),
+        ([topic, missing], {"none": [], "a": [0]}),
     ]:
         response = bench.request("TXN_OFFSET_COMMIT", 3, request, topics=topics)
-        found = {t["name"]: [p["errorCode"] for p in t["partitions"]] for t in response["topics"]}
-        assert found == reported
+        actual = {t["name"]: [p["errorCode"] for p in t["partitions"]] for t in response["topics"]}
+        assert actual == reported
 
 
 def test_group_exists_from_its_first_pending_offset_on() -> None:
@@ -261,8 +261,8 @@ def test_group_that_moves_during_verification_gets_not_coordinator() -> None:
 
     def coordinator(kind: int, key: str) -> int:
         requested = {"keyType": kind, "coordinatorKeys": [key]}
-        (found,) = bench.request("FIND_COORDINATOR", 4, requested)["coordinators"]
-        return int(found["nodeId"])
+        (coordinator,) = bench.request("FIND_COORDINATOR", 4, requested)["coordinators"]
+        return int(coordinator["nodeId"])
 
     name = next(f"t{n}" for n in range(50) if coordinator(1, f"t{n}") == 2)
     group = next(f"g{n}" for n in range(50) if coordinator(0, f"g{n}") == 1)

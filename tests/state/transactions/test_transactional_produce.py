@@ -84,8 +84,8 @@ def test_partition_that_was_not_added_is_rejected_in_v1(version: int, error: Err
 
 def text(bench: Bench, version: int, *batches: dict[str, Any]) -> str | None:
     response = bench.request("PRODUCE", version, body_of(*batches))
-    found: str | None = response["responses"][0]["partitionResponses"][0]["errorMessage"]
-    return found
+    error_message: str | None = response["responses"][0]["partitionResponses"][0]["errorMessage"]
+    return error_message
 
 
 def test_error_messages_of_failed_verifications() -> None:

@@ -77,13 +77,13 @@ METADATA = st.builds(
 
 
 def test_transitions_equal_kafkas_valid_previous_states() -> None:
-    found: dict[TransactionState, set[TransactionState]] = {
+    actual: dict[TransactionState, set[TransactionState]] = {
         state: set() for state in TransactionState
     }
     for (state, _), rule in TRANSITIONS.items():
         if isinstance(rule, Transition):
-            found[rule.target].add(state)
-    assert found == VALID_PREVIOUS
+            actual[rule.target].add(state)
+    assert actual == VALID_PREVIOUS
 
 
 def test_events_missing_in_the_table_raise() -> None:
@@ -92,13 +92,13 @@ def test_events_missing_in_the_table_raise() -> None:
 
 
 def check_request(state: TransactionState, event: TransactionEvent) -> None:
-    known = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
+    metadata = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
     requested = EventData(5, partitions={"a": [0]})
     if (state, event) not in TRANSITIONS:
         with pytest.raises(KeyError):
-            transactions.step(known, event, requested)
+            transactions.step(metadata, event, requested)
         return
-    changed = transactions.step(known, event, requested)
+    changed = transactions.step(metadata, event, requested)
     rule = TRANSITIONS[state, event]
     if isinstance(rule, Error):
         assert changed is rule

@@ -31,10 +31,10 @@ def codes(value: Any) -> list[int]:
         return [code for part in value for code in codes(part)]
     if not isinstance(value, dict):
         return []
-    found = []
+    result = []
     for name, part in value.items():
-        found += [part] if name.endswith("rrorCode") else codes(part)
-    return found
+        result += [part] if name.endswith("rrorCode") else codes(part)
+    return result
 
 
 class Real:
@@ -185,8 +185,8 @@ class Story:
 
     def offsets(self, is_stable: bool) -> None:
         topics = [{"name": self.topic, "partitionIndexes": [0, 1]}]
-        wanted = {"groupId": self.group, "memberId": None, "memberEpoch": -1, "topics": topics}
-        response = self._call("OffsetFetch", 8, {"groups": [wanted], "requireStable": is_stable})
+        body = {"groupId": self.group, "memberId": None, "memberEpoch": -1, "topics": topics}
+        response = self._call("OffsetFetch", 8, {"groups": [body], "requireStable": is_stable})
         parts = response["groups"][0]["topics"][0]["partitions"]
         self.note("offsets", [(p["errorCode"], p["committedOffset"]) for p in parts])
 

@@ -67,8 +67,8 @@ def fetch_body(offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
 
 
 def fetched(response: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = response["responses"][0]["partitions"][0]
-    return found
+    partition: dict[str, Any] = response["responses"][0]["partitions"][0]
+    return partition
 
 
 def fetch(bench: Bench, offset: int = 0) -> dict[str, Any]:
@@ -189,8 +189,8 @@ def test_non_transactional_batch_is_rejected_in_an_open_transaction() -> None:
 
 def described(bench: Bench) -> dict[str, Any]:
     response = bench.request("DESCRIBE_PRODUCERS", 0, name="a", partitionIndexes=[0])
-    found: dict[str, Any] = response["topics"][0]["partitions"][0]["activeProducers"][0]
-    return found
+    active_producer: dict[str, Any] = response["topics"][0]["partitions"][0]["activeProducers"][0]
+    return active_producer
 
 
 def test_describe_producers_shows_the_open_transaction() -> None:

@@ -158,8 +158,8 @@ def main() -> int:
             words = ["exam-client", "--keep", directory, "--", sys.executable, str(path)]
             command = [sys.executable, "-m", "brokertwin", *words]
             done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        found = promises_in(done.stdout)
-        is_found = bool(found & set(broken.promises))
+        promises = promises_in(done.stdout)
+        is_found = bool(promises & set(broken.promises))
         missed += not is_found
         shown = next((line for line in done.stdout.splitlines() if "broken:" in line), "NOT FOUND")
         sys.stdout.write(f"{number + 1}. {broken.name}: exit {done.returncode}, {shown.strip()}\n")

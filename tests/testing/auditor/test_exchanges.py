@@ -39,8 +39,8 @@ def test_commits_that_grow_or_repeat_are_fine() -> None:
 
 
 def test_a_commit_below_an_earlier_one_of_its_generation_is_reported() -> None:
-    (found,) = exchanges.commits_back([commit(0, 4), commit(10, 3)])
-    assert found.text == "a commits 3 of orders-0 after 4, both in generation 1"
+    (violation,) = exchanges.commits_back([commit(0, 4), commit(10, 3)])
+    assert violation.text == "a commits 3 of orders-0 after 4, both in generation 1"
 
 
 def test_commits_of_other_generations_refused_and_overlapping_ones_are_not_compared() -> None:
@@ -78,21 +78,21 @@ def test_members_with_different_partitions_or_generations_share_nothing() -> Non
 
 
 def test_a_partition_of_two_members_in_one_generation_is_reported() -> None:
-    (found,) = exchanges.owned_twice([sync(0, "m", 0), sync(0, "n", 0)])
-    assert found.text == "orders-0 is assigned to m and n in generation 1"
+    (violation,) = exchanges.owned_twice([sync(0, "m", 0), sync(0, "n", 0)])
+    assert violation.text == "orders-0 is assigned to m and n in generation 1"
 
 
 def test_a_static_member_that_comes_back_has_its_partitions() -> None:
     back = [sync(0, "m", 0, instance="i"), sync(10, "n", 0, instance="i")]
     assert list(exchanges.owned_twice(back)) == []
-    (found,) = exchanges.owned_twice([*back, sync(20, "o", 0, instance="j")])
-    assert found.text == "orders-0 is assigned to i and j in generation 1"
+    (violation,) = exchanges.owned_twice([*back, sync(20, "o", 0, instance="j")])
+    assert violation.text == "orders-0 is assigned to i and j in generation 1"
 
 
 def test_clients_with_partitions_and_generations_are_found() -> None:
     joined = exchange(5, "JOIN_GROUP", {"groupId": "g"}, {"errorCode": 0, "generationId": 2})
-    given = {"errorCode": 0, "memberEpoch": 4, "assignment": {"topicPartitions": [{}]}}
-    beat = exchange(9, "CONSUMER_GROUP_HEARTBEAT", {"groupId": "h"}, given)
+    fields = {"errorCode": 0, "memberEpoch": 4, "assignment": {"topicPartitions": [{}]}}
+    beat = exchange(9, "CONSUMER_GROUP_HEARTBEAT", {"groupId": "h"}, fields)
     waiting = exchange(9, "SYNC_GROUP", {"groupId": "g"}, {"errorCode": 27, "assignment": ""})
     assert exchanges.assigned([joined, waiting]) == set()
     empty = base64.b64encode(encode_assignment([])).decode()
@@ -126,8 +126,8 @@ def test_a_partition_that_a_member_has_released_left_or_lost_has_a_new_owner() -
 
 
 def test_a_partition_that_two_members_report_is_reported() -> None:
-    (found,) = exchanges.owned_twice([heartbeat(0, "m", 0), heartbeat(10, "n", 0)])
-    assert found.text == "T-0 is owned by m and n"
+    (violation,) = exchanges.owned_twice([heartbeat(0, "m", 0), heartbeat(10, "n", 0)])
+    assert violation.text == "T-0 is owned by m and n"
 
 
 def end(at: int, epoch: int = 0, error: int = 0, is_delivered: bool = True) -> SeenExchange:
@@ -160,8 +160,8 @@ def test_a_client_that_may_not_have_read_the_error_is_not_accused() -> None:
 
 
 def test_a_request_after_the_producer_was_fenced_is_reported() -> None:
-    (found,) = exchanges.after_fencing([FENCED, end(100), end(LATER)])
-    assert "a sends END_TXN 2001 ms after 90 PRODUCER_FENCED" in found.text
+    (violation,) = exchanges.after_fencing([FENCED, end(100), end(LATER)])
+    assert "a sends END_TXN 2001 ms after 90 PRODUCER_FENCED" in violation.text
     assert exchanges.fenced_count([FENCED]) == 1
 
 
@@ -177,20 +177,20 @@ def produce(at: int, error: int = 0) -> SeenExchange:
 def test_an_old_epoch_is_final_for_every_request_but_a_produce() -> None:
     """INVALID_PRODUCER_EPOCH of a Produce only aborts the transaction (KIP-588)."""
     old = Error.INVALID_PRODUCER_EPOCH
-    (found,) = exchanges.after_fencing([end(0, error=old), end(100), end(LATER)])
-    assert "47 INVALID_PRODUCER_EPOCH" in found.text
+    (violation,) = exchanges.after_fencing([end(0, error=old), end(100), end(LATER)])
+    assert "47 INVALID_PRODUCER_EPOCH" in violation.text
     aborted = [produce(0, error=old), produce(100), produce(LATER)]
     assert list(exchanges.after_fencing(aborted)) == []
-    (found,) = exchanges.after_fencing(
+    (violation,) = exchanges.after_fencing(
         [produce(0, error=Error.PRODUCER_FENCED), produce(100), produce(LATER)]
     )
-    assert "a sends PRODUCE 2001 ms after 90 PRODUCER_FENCED" in found.text
+    assert "a sends PRODUCE 2001 ms after 90 PRODUCER_FENCED" in violation.text
 
 
 def test_a_commit_after_the_member_was_removed_is_reported() -> None:
     unknown = commit(0, 4, error=Error.UNKNOWN_MEMBER_ID)
-    (found,) = exchanges.after_fencing([unknown, commit(100, 4), commit(LATER, 4)])
-    assert "25 UNKNOWN_MEMBER_ID" in found.text
+    (violation,) = exchanges.after_fencing([unknown, commit(100, 4), commit(LATER, 4)])
+    assert "25 UNKNOWN_MEMBER_ID" in violation.text
     assert (
         list(exchanges.after_fencing([unknown, commit(100, 4), commit(LATER, 4, member="new")]))
         == []

@@ -32,12 +32,12 @@ class Fencing:
 
     def ended(self) -> list[Ended]:
         """Return the rounds that ended since the last call."""
-        found: list[Ended] = []
+        result: list[Ended] = []
         while True:
             try:
-                found.append(self._ended.get_nowait())
+                result.append(self._ended.get_nowait())
             except Empty:
-                return found
+                return result
 
     def _run(self, connector: str, generation: int, tasks: list[ConnectTaskId]) -> None:
         try:

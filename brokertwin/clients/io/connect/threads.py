@@ -47,12 +47,14 @@ class Threads:
     def ended(self) -> list[ConnectTaskId]:
         """Return the stopped tasks that ended since the last call."""
         alive = {item for item, thread in self._threads.items() if thread.is_alive()}
-        found = [item for item, over in self._over.items() if over.is_set() and item not in alive]
-        for item in found:
+        connect_task_ids = [
+            item for item, over in self._over.items() if over.is_set() and item not in alive
+        ]
+        for item in connect_task_ids:
             del self._over[item]
             self._threads.pop(item, None)
             self.failed.pop(item, None)
-        return found
+        return connect_task_ids
 
     @property
     def running(self) -> list[ConnectTaskId]:

@@ -116,14 +116,16 @@ class Reader(Client):
         """Move on, or back to where the logs diverge."""
         if response is None:
             return state
-        found = response.responses[0].partitions[0]
-        if found.error_code != Error.NONE:
+        partition = response.responses[0].partitions[0]
+        if partition.error_code != Error.NONE:
             return state
-        if found.diverging_epoch is not msgspec.UNSET:
-            return ReaderState(found.diverging_epoch.end_offset, found.diverging_epoch.epoch)
-        if not found.batches:
+        if partition.diverging_epoch is not msgspec.UNSET:
+            return ReaderState(
+                partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch
+            )
+        if not partition.batches:
             return state
-        last = found.batches[-1]
+        last = partition.batches[-1]
         return ReaderState(
             last.base_offset + last.last_offset_delta + 1, last.partition_leader_epoch
         )

@@ -34,9 +34,9 @@ ENDS = ("commit", "abort", "commit")
 
 def cluster(version: int, partitions: int = 1, **settings: str) -> Cluster:
     """Return one broker with a level of transaction.version."""
-    given = {"brokertwin.transaction.version": str(version)}
-    given |= {name.replace("_", "."): value for name, value in settings.items()}
-    return Cluster(topics={"orders": partitions}, transactional_ids=("billing",), settings=given)
+    options = {"brokertwin.transaction.version": str(version)}
+    options |= {name.replace("_", "."): value for name, value in settings.items()}
+    return Cluster(topics={"orders": partitions}, transactional_ids=("billing",), settings=options)
 
 
 def torn(version: int, ends: tuple[str, ...] = ENDS, late: int = 1, lost: int = 0) -> Model:

@@ -63,8 +63,10 @@ class Copy:
         """Whether lines have been sent whose transaction is open, with no commit under way."""
         body = {"transactionalIds": [f"{self.topic}-workers-lines-0"]}
         with self._client() as client:
-            (found,) = client.call("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
-        return found["transactionState"] == "Ongoing" and self.end(0) > self.end(1)
+            (transaction_state,) = client.call("DESCRIBE_TRANSACTIONS", 0, body)[
+                "transactionStates"
+            ]
+        return transaction_state["transactionState"] == "Ongoing" and self.end(0) > self.end(1)
 
     def _client(self) -> Client:
         host, _, port = self.bootstrap.rpartition(":")
