@@ -298,6 +298,7 @@ class Membership(msgspec.Struct):
         has_beats: whether heartbeats of classic members are recorded.
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
+        first_after_none: the newest generation that is known to come after one without members.
         is_modern: whether a member has sent a heartbeat of KIP-848.
         beat_ms: heartbeat interval that the coordinator wants of members of KIP-848; 0 if unknown.
         alive: members whose sessions have not ended as far as all logs are read; None before.
@@ -332,6 +333,7 @@ class Membership(msgspec.Struct):
     has_beats: bool = False
     is_whole: bool = False
     is_empty: bool = False
+    first_after_none: int = -1
     is_modern: bool = False
     beat_ms: int = 0
     alive: int | None = None
@@ -446,8 +448,10 @@ class Membership(msgspec.Struct):
         listed = _listed(response)
         has_list = bool(listed) and not response.get("skipAssignment")
         if instance:
-            self._drop_expired(number, line)
-            is_free = not self._takes_over(join)
+            # without the list before, it may replace one that joined before the log begins
+            if self.is_empty or self._drop_expired(number, line):
+                self.first_after_none = number
+            is_free = not self._takes_over(join) and number in (1, self.first_after_none)
             before = self.generations.get(number - 1, ObservedGeneration()).members
             is_free = is_free or (before is not None and instance not in before.values())
             is_new = is_new and is_free
@@ -502,15 +506,17 @@ class Membership(msgspec.Struct):
         led = generation.led
         return led is not None and shown.line.time + self.late_ms <= led.end
 
-    def _drop_expired(self, number: int, line: RecordedRequest) -> None:
+    def _drop_expired(self, number: int, line: RecordedRequest) -> bool:
         """Drop static members that expired before a generation: new ones do not replace them."""
         former = self.generations.get(number - 2)
         if self.number != number - 2 or former is None or former.members is None:
-            return
-        if self._have_expired(former.members, line):
+            return False
+        have_expired = self._have_expired(former.members, line)
+        if have_expired:
             self.dropped |= self.members
             self.members.clear()
             self.instances.clear()
+        return have_expired
 
     def _note_connection(self, member: ObservedMember, line: RecordedRequest) -> None:
         """Note a request over another connection: the coordinator may be another, or restarted."""

@@ -49,7 +49,7 @@ def test_first_join_of_a_static_leader_began_its_generation_unless_it_was_restar
     """A restarted leader of a stable group gets the members, too, but no assignment to do."""
     recording = SyntheticRecording()
     request = {"groupId": GROUP, "memberId": "", "groupInstanceId": "i"}
-    became = {"errorCode": 0, "generationId": 5, "memberId": "i-1", "leader": "i-1"}
+    became = {"errorCode": 0, "generationId": 1, "memberId": "i-1", "leader": "i-1"}
     members = [{"memberId": "i-1", "groupInstanceId": "i"}]
     recording.add(
         "a", "JOIN_GROUP", request, became | {"members": members, "skipAssignment": is_skipped}

@@ -151,6 +151,14 @@ def test_refusals_with_other_correlation_ids_are_others(tmp_path: Path) -> None:
     assert [[each.code for each in entry.refused] for entry in story] == [[6], [6]]
 
 
+def test_a_log_without_refusals_is_not_sent_to_the_same_command(tmp_path: Path) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(f"2026-11-20 09:12:05.412 WARN {C} consumer poll timeout has expired.\n")
+    with pytest.raises(UserError) as raised:
+        _clients(Where(files=[file]), "reader-a")
+    assert raised.value.hint.startswith("If it reports refusals, `brokertwin explain client`")
+
+
 def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
     file = tmp_path / "client.log"
     failed = f"{C} Offset commit failed on partition o-0 at offset 1: The request timed out."

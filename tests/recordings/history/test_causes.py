@@ -493,6 +493,18 @@ def test_static_members_that_join_the_rebalance_of_a_leader_are_new(has_leader: 
     assert joined(recording, 2) == ({"i10000", "i10001"} if has_leader else set())
 
 
+@pytest.mark.parametrize("before", ["the list", "a leave of the last member", ""])
+def test_static_member_is_new_only_if_it_is_known_to_replace_none(before: str) -> None:
+    """The log may begin after the member that it replaces joined."""
+    recording = SyntheticRecording()
+    recording.join("a", 6, ["a"] if before else None, at=0)
+    if before == "a leave of the last member":
+        recording.leave("a")
+    number = 8 if before == "a leave of the last member" else 7
+    recording.join("i", number, ["i"], is_new=True, instance="i", at=5_000)
+    assert joined(recording, number) == ({"i"} if before else set())
+
+
 def test_static_members_that_are_restarted_together_have_not_joined() -> None:
     recording = SyntheticRecording()
     recording.join("a", 2, is_new=True, instance="a", at=1_000, end=1_009)
