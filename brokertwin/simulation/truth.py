@@ -265,13 +265,6 @@ class Truth:
             if epoch in LEAVES and not (member and member.epoch == epoch == AWAY_EPOCH):
                 self._leaving[body["memberId"]] = event.id
 
-    def _event_of(self, event: _EventHead, kinds: tuple[type, ...], group: str) -> str:
-        """Return the request that caused a change of a group, as far as records show."""
-        for _, event_id, record in self._records:
-            if isinstance(record, kinds) and getattr(record, "group_id", "") == group:
-                return event_id
-        return event.id
-
     # Groups
 
     def _take_groups(

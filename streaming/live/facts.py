@@ -75,7 +75,8 @@ class ClusterFacts(msgspec.Struct):
         addresses: `host:port` to the broker there.
         listeners: the controllers' listeners, whose requests are no clients'.
         shown: kind and key of each fact that may expire to when it was shown, in ms since 1970.
-        has_alters: whether leaders' changes of in-sync sets are recorded.
+        judged_at: time of the first micro-batch with lines of a controller, or with a setting, that
+            let high watermarks be judged; 0 if there is none.
         partial_until: up to when parts for replicas were left out, in ms since 1970.
     """
 
@@ -84,14 +85,12 @@ class ClusterFacts(msgspec.Struct):
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
     shown: dict[tuple[str, str], int] = field(default_factory=dict)
-    has_alters: bool = False
+    judged_at: int = 0
     partial_until: int = 0
 
-    @property
-    def judges_replicas(self) -> bool:
-        """Whether a log of a controller, or a setting, lets high watermarks be judged."""
-        known = self.known
-        return self.has_alters or bool(known.presences) or 1 in known.min_isr.values()
+    def judges_replicas(self, now: int) -> bool:
+        """Whether high watermarks are judged: from the next micro-batch on, in all of its tasks."""
+        return 0 < self.judged_at < now
 
     def add(self, row: FactRow) -> None:
         known, key, value = self.known, row.key, row.value
@@ -133,9 +132,9 @@ class ClusterFacts(msgspec.Struct):
         elif row.what == "span":
             broker, _, source = key.partition(" ")
             self._span(int(broker), source, LogSpan(*value))
-        elif row.what == "alters":
-            self.has_alters = True
-        if self.judges_replicas:
+        elif row.what == "judged":
+            self.judged_at = min(self.judged_at or value, value)
+        if self.judged_at or known.presences or 1 in known.min_isr.values():
             known.whole_since = self.partial_until
 
     def is_behind(self, now: int, event_time: int) -> bool:
@@ -237,8 +236,9 @@ def learned(
         has_alters |= each.line.api == "ALTER_PARTITION"
     for what, key, value in _facts_of(source, new, facts, now, is_partial):
         yield FactRow(cluster, what, key, value, new.last)
-    if has_alters and not facts.has_alters:
-        yield FactRow(cluster, "alters", "", None)
+    judges = has_alters or new.presences or 1 in new.min_isr.values()
+    if judges and not facts.judged_at:
+        yield FactRow(cluster, "judged", "", now)
 
 
 def _facts_of(

@@ -105,15 +105,16 @@ def machines() -> list[type[ObservedEntity]]:
 PartsOf = Callable[[RecordedExchange, KnownFacts], Parts]
 
 
-def parts_for_replicas(facts: ClusterFacts, brokers: Collection[int]) -> PartsOf:
+def parts_for_replicas(facts: ClusterFacts, brokers: Collection[int], now: int) -> PartsOf:
     """Give all parts for replicas, or those that are enough while no high watermark is judged.
 
     Args:
         facts: those that are known before the micro-batch.
         brokers: those with exchanges in a task. The log of a new one lets replicas begin anew.
+        now: time of the micro-batch, in ms since 1970.
     """
     is_new = not facts.known.logs.keys() >= {*brokers}
-    if is_new or facts.judges_replicas or not LeadingParts.are_enough(facts.known, ()):
+    if is_new or facts.judges_replicas(now) or LeadingParts.is_remade(facts.known):
         return REPLICATION.parts_of
     return LeadingParts()
 

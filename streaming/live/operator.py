@@ -198,7 +198,7 @@ def _read(
     parts: list[Iterable[tuple[PackedKey, EntityArrival | ReadExchange]]] = []
     for cluster, exchanges in found.exchanges.items():
         known = facts.get(cluster, ClusterFacts())
-        for_replicas = parts_for_replicas(known, {e.exchange.line.broker for e in exchanges})
+        for_replicas = parts_for_replicas(known, {e.exchange.line.broker for e in exchanges}, now)
         is_partial = for_replicas is not REPLICATION.parts_of
         of_cluster = (each.exchange for each in exchanges)
         rows = list(learned(cluster, lines[0].source, of_cluster, known, now, is_partial))

@@ -4,16 +4,25 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, tzinfo
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import msgspec
+from confluent_kafka import TopicPartition
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
-from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.kafka_io.topic_reader import (
+    consumer,
+    first_and_end,
+    partitions_of,
+    read_all,
+    read_between,
+)
 from brokertwin.sinks import files
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Interval
@@ -38,6 +47,12 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 COUNTS_KEPT = 100
 """Number of micro-batches whose counts wait for Spark's report of their progress."""
+
+BYTES_MAX = 256 * 1024 * 1024
+"""Maximum size of a micro-batch whose rows are as large as the newest ones on average."""
+
+SAMPLE = 100
+"""Number of newest rows of a partition that are measured."""
 
 STOP_S = 60.0
 """Maximum wait for the running micro-batch when the query is stopped."""
@@ -185,7 +200,7 @@ def run(
 
     ended = stop or threading.Event()
     while True:
-        started = plan.start(session, query, functions, write)
+        started = plan.start(session, limited(query), functions, write)
         remade = remade_topics.Watch(query)
         try:
             _watch(started, query.checkpoint, ended, remade, counted, lag_of(query), observe, look)
@@ -194,6 +209,22 @@ def run(
         if ended.is_set() or not remade.found:
             return
         remade_topics.follow(query, say)
+
+
+def limited(query: LiveQuery) -> LiveQuery:
+    """Limit the rows by `BYTES_MAX`; Spark's Kafka source has no limit of bytes."""
+    largest = 1.0
+    for topic in query.sources:
+        with closing(consumer(query.client)) as reader:
+            spans = {
+                number: first_and_end(reader, TopicPartition(topic, number))
+                for number in range(partitions_of(query.client, topic))
+            }
+        starts = {number: max(first, end - SAMPLE) for number, (first, end) in spans.items()}
+        ends = {number: end for number, (_, end) in spans.items()}
+        newest = read_between(query.client, topic, starts, ends)
+        largest = max(largest, fmean([1, *(len(row.value or b"") for row in newest)]))
+    return replace(query, rows_max=max(1, min(query.rows_max, int(BYTES_MAX / largest))))
 
 
 def lag_of(query: LiveQuery) -> LagReader:

@@ -12,7 +12,6 @@ from brokertwin.kafka_io import properties
 from brokertwin.settings import Settings
 from tests.support import sasl
 from tests.support.certificates import Authority
-from tests.support.console import brokertwin
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import HOST, Client
 
@@ -156,23 +155,3 @@ def test_a_traceback_in_the_log_shows_no_values(
 
 def _fail(password: str) -> float:
     return len(password) / 0
-
-
-BKS = ("--set", "ssl.keystore.type=BKS", "--set", "ssl.keystore.location=/dev/null")
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("--security-protocol", "SASL_PLAINTEXT"), "requires --credentials"),
-        (
-            ("--security-protocol", "SSL", *BKS),
-            "Unknown ssl.keystore.type BKS.\nUse one of: PEM, PKCS12, JKS.",
-        ),
-    ],
-)
-def test_invalid_options_are_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
-    done = brokertwin("gateway", *words)
-    assert done.returncode == 2
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr

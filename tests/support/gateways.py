@@ -191,14 +191,9 @@ class Client:
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Create a topic; gives back its id. `configs` have `_` for `.`."""
-        given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
-        topic = {
-            "name": name,
-            "numPartitions": partitions,
-            "replicationFactor": 1,
-            "configs": given,
-        }
-        response = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        values = [{"name": key.replace("_", "."), "value": each} for key, each in configs.items()]
+        topic = {"name": name, "numPartitions": partitions, "replicationFactor": 1}
+        response = self.call("CREATE_TOPICS", 7, topic, configs=values, timeoutMs=30_000)
         assert response["topics"][0]["errorCode"] == 0, response
         return str(response["topics"][0]["topicId"])
 

@@ -88,7 +88,9 @@ class LiveMachines:
         self.now += TRIGGER_MS
         facts = self.facts.read()
         of_cluster = facts[CLUSTER]
-        for_replicas = parts_for_replicas(of_cluster, {each.line.broker for each in exchanges})
+        for_replicas = parts_for_replicas(
+            of_cluster, {each.line.broker for each in exchanges}, self.now
+        )
         is_partial = for_replicas is not REPLICATION.parts_of
         new = learned(CLUSTER, SOURCE, exchanges, of_cluster, self.now, is_partial)
         self.facts.write(list(new))

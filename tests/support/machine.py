@@ -182,14 +182,9 @@ class Bench:
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Creates a topic; gives back its id. `configs` have `_` for `.`."""
-        given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
-        topic = {
-            "name": name,
-            "numPartitions": partitions,
-            "replicationFactor": 1,
-            "configs": given,
-        }
-        response = self.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        values = [{"name": key.replace("_", "."), "value": each} for key, each in configs.items()]
+        topic = {"name": name, "numPartitions": partitions, "replicationFactor": 1}
+        response = self.request("CREATE_TOPICS", 7, topic, configs=values, timeoutMs=30_000)
         created = response["topics"][0]
         assert created["errorCode"] == 0, created
         return str(created["topicId"])

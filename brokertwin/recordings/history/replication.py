@@ -327,8 +327,12 @@ class LeadingParts:
     def are_enough(known: KnownFacts, apis: Collection[str]) -> bool:
         """Return whether they show all, given the facts and the APIs of the whole recording."""
         is_judged = known.presences or 1 in known.min_isr.values() or "ALTER_PARTITION" in apis
-        is_remade = len({*known.topics.values()}) < len(known.topics)
-        return not is_judged and not is_remade
+        return not is_judged and not LeadingParts.is_remade(known)
+
+    @staticmethod
+    def is_remade(known: KnownFacts) -> bool:
+        """Return whether a topic was made again, with another id."""
+        return len({*known.topics.values()}) < len(known.topics)
 
     def __call__(self, exchange: RecordedExchange, known: KnownFacts) -> Parts:
         try:

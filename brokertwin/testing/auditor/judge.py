@@ -4,7 +4,7 @@ records    an acknowledged record is in the log once, in its producer's order; n
            twice; members read all visible records; a transaction is visible to read_committed as a
            whole or not at all, as the EndTxn response says
 commits    no committed offset goes back within a generation; none passes a record that no member
-           has read
+           has read; members that read commit at all
 owners     a partition has one member in a generation
 shares     no record is delivered after it was accepted, or too often; each one is accepted if an
            application received it, and not otherwise
@@ -128,6 +128,8 @@ def _reading(
                 missing.append(name)
     if missing:
         yield Violation("progress", f"{some(missing)} are visible, but were not read")
+    if audit.read_by[READ] and not ends:
+        yield Violation("commits", "members have read records, but committed no offset")
 
 
 def _processing(evidence: RunEvidence) -> Iterator[Violation]:

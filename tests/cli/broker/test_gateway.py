@@ -160,6 +160,14 @@ def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: P
             "Cannot combine --store-passwords with --control",
         ),
         (("--control-listen", "port"), "Invalid value of --control-listen: 'port'"),
+        (("--security-protocol", "SASL_PLAINTEXT"), "requires --credentials"),
+        (
+            (
+                *("--security-protocol", "SSL", "--set", "ssl.keystore.type=BKS"),
+                *("--set", "ssl.keystore.location=/dev/null"),
+            ),
+            "Unknown ssl.keystore.type BKS.\nUse one of: PEM, PKCS12, JKS.",
+        ),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(words: tuple[str, ...], text: str) -> None:

@@ -58,10 +58,6 @@ def document_lines() -> list[str]:
     return lines
 
 
-def without_blanks(line: str) -> str:
-    return re.sub(r"\s", "", line)
-
-
 OF_USERS = re.compile(
     r"TRACE (Requesting|Waking|Sending record|Allocating|\[KafkaProducer])"
     r"|INFO \[Metadata] awaitUpdate|TRACE Starting|DEBUG Starting"

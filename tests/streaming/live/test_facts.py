@@ -5,6 +5,7 @@ import pytest
 
 from brokertwin.recordings.history.brokers import Absence
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.replication import LeadingParts
 from brokertwin.streaming.live import facts as facts_module
 from brokertwin.streaming.live.facts import (
     ALIVE_MS,
@@ -16,6 +17,7 @@ from brokertwin.streaming.live.facts import (
     FactRow,
     learned,
 )
+from brokertwin.streaming.live.kinds import parts_for_replicas
 
 NOW = 1_800_000_000_000
 
@@ -218,3 +220,16 @@ def test_of_too_many_facts_those_shown_first_are_forgotten(monkeypatch: pytest.M
             facts.forget(what, key)
         assert forgotten == ([("topic", f"T{number - 3}")] if number >= 3 else [])
     assert [*facts.known.topics] == ["T2", "T3", "T4"]
+
+
+def test_all_tasks_of_the_first_micro_batch_with_a_controller_leave_the_same_parts_out() -> None:
+    facts = ClusterFacts()
+    for now in (NOW, NOW + 10, NOW + 20):
+        read(facts, "x/0", (1, now, now), now=now)
+        before = parts_for_replicas(facts, {1}, now)
+        for row in learned("shop", "y/0", [heartbeat(1, now)] if now > NOW else [], facts, now):
+            facts.add(encoded(row))
+        after = parts_for_replicas(facts, {1}, now)
+        assert type(before) is type(after), "whatever is written in the micro-batch"
+        assert isinstance(after, LeadingParts) == (now < NOW + 20)
+    assert facts.judged_at == NOW + 10

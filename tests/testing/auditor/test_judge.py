@@ -188,6 +188,10 @@ def fail(run: RunEvidence) -> None:
     run.gave_up[MEMBERS[0].name] = "KafkaError"
 
 
+def commit_nothing(run: RunEvidence) -> None:
+    run.exchanges[0]["response"]["topics"][0]["partitions"][0]["errorCode"] = 25
+
+
 def read_an_unknown_record(run: RunEvidence) -> None:
     run.statements[MEMBERS[0].name].append(Statement("read", ("0", "50", "stranger")))
 
@@ -207,6 +211,7 @@ def read_an_unknown_record(run: RunEvidence) -> None:
             "commits",
             "producer-0 at 0 of partition 0 was not read, but",
         ),
+        (commit_nothing, "commits", "members have read records, but committed no offset"),
         (go_back, "commits", "member-1 commits 3 of exam-0 after"),
         (assign_twice, "owners", "exam-0 is assigned to m and n in generation 1"),
         (go_on_after_fencing, "fencing", "zombie sends END_TXN 10000 ms after 90"),
