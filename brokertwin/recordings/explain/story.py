@@ -126,5 +126,7 @@ def absent(what: str, key: str, items: Iterable[object], place: str = "recording
     listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
     nothing = f"It has no {what}."
     if place == "recording":
-        nothing += " If it is a client's own log, use `brokertwin explain client`."
+        nothing += (
+            " Take logs of a time when it was active; `explain client` reads a client's own log."
+        )
     return UserError(f"The {place} has no {what} {key}.", f"It has {listed}." if names else nothing)

@@ -166,7 +166,8 @@ def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         _groups(Where(files=[file]), "parcels")
     assert raised.value.hint == (
-        "It has no group. If it is a client's own log, use `brokertwin explain client`."
+        "It has no group. Take logs of a time when it was active;"
+        " `explain client` reads a client's own log."
     )
 
 
