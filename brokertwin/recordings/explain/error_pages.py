@@ -4,13 +4,12 @@ A page there has an example of a recording of the repository, too (`tests/error_
 """
 
 import difflib
-import re
 from typing import Any
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
-from brokertwin.recordings.formats.client_errors import OLDER_NAMES
+from brokertwin.recordings.formats import client_errors
 from brokertwin.recordings.rules import RULES, groups, producers, replicas
 
 __all__ = ["RULES", "code_of", "document", "index", "name_of", "page"]
@@ -25,26 +24,6 @@ TRANSACTIONS = (
     *(Error.CONCURRENT_TRANSACTIONS, Error.TRANSACTION_ABORTABLE, Error.INVALID_PRODUCER_EPOCH),
     *(Error.INVALID_TRANSACTION_TIMEOUT, Error.TRANSACTIONAL_ID_NOT_FOUND),
 )
-
-
-EXCEPTIONS = {
-    "CorruptRecord": Error.CORRUPT_MESSAGE,
-    "RecordTooLarge": Error.MESSAGE_TOO_LARGE,
-    "MessageSizeTooLarge": Error.MESSAGE_TOO_LARGE,
-    "ControllerMoved": Error.STALE_CONTROLLER_EPOCH,
-    "RecordBatchTooLarge": Error.RECORD_LIST_TOO_LARGE,
-    "TopicExists": Error.TOPIC_ALREADY_EXISTS,
-    "InvalidConfiguration": Error.INVALID_CONFIG,
-    "InvalidReplicationAssignment": Error.INVALID_REPLICA_ASSIGNMENT,
-    "OutOfOrderSequence": Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    "DuplicateSequence": Error.DUPLICATE_SEQUENCE_NUMBER,
-    "InvalidPidMapping": Error.INVALID_PRODUCER_ID_MAPPING,
-    "InvalidTxnTimeout": Error.INVALID_TRANSACTION_TIMEOUT,
-    "DelegationTokenDisabled": Error.DELEGATION_TOKEN_AUTH_DISABLED,
-    "UnsupportedByAuthentication": Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-    "GroupNotEmpty": Error.NON_EMPTY_GROUP,
-}
-"""Exceptions of Java's and Python's clients that do not have the error's name."""
 
 OF_CLIENTS = {
     "COMMIT": (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH),
@@ -61,29 +40,17 @@ def code_of(name: str) -> int:
     """
     by_name = {name_of(code): code for code in RULES}
     number = int(name) if name.lstrip("-").isdecimal() else None
-    code = number if number is not None else _by_letters().get(_letters(name))
+    code = number if number is not None else client_errors.of_exception(name)
     if code in RULES:
         return int(code)
     plain = name.upper().replace("-", "_")
     near = [
-        name_of(each) for each in OF_CLIENTS.get(_letters(name), ())
+        name_of(each) for each in OF_CLIENTS.get(client_errors.letters(name), ())
     ] or difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
     hint = "List all errors with: brokertwin explain error"
     raise UserError(
         f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
     )
-
-
-def _by_letters() -> dict[str, int]:
-    names = {**EXCEPTIONS, **OLDER_NAMES, **{name_of(code): code for code in RULES}}
-    return {_letters(name): int(code) for name, code in names.items()}
-
-
-def _letters(name: str) -> str:
-    """What is the same in an error's name and in that of a client's exception."""
-    *_, last = name.split(".")
-    letters = re.sub(r"[-_]", "", last).upper()
-    return re.sub(r"(?:FAILED|FAILURE)?(?:EXCEPTION|ERROR)$|(?:FAILED|FAILURE)$", "", letters)
 
 
 def document(code: int) -> dict[str, Any]:
