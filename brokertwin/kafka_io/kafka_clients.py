@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io import properties, tokens
+from brokertwin.kafka_io import key_stores, properties, tokens
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import Settings
 
@@ -50,6 +50,15 @@ CONFLUENT_NAMES: Mapping[str, str] = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
     "ssl.key.password": "ssl.key.password",
+}
+CONFLUENT_FILES: Mapping[str, tuple[str, ...]] = {
+    "ssl.truststore.location": ("ssl.ca.location",),
+    "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+}
+CONFLUENT_TEXTS: Mapping[str, str] = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
 }
 KAFKA_PYTHON_TEXTS: Mapping[str, str] = {
     "bootstrap.servers": "bootstrap_servers",
@@ -114,32 +123,36 @@ class ClientProperties:
 
     def for_confluent(self) -> dict[str, str]:
         """Return the configuration of a confluent-kafka Producer, Consumer or AdminClient."""
-        return _confluent(_connection(self.values)).out
+        return _confluent(self._with_pem()).out
 
     def for_kafka_python(self) -> dict[str, Any]:
         """Return keyword arguments of kafka-python's clients."""
-        return _kafka_python(_connection(self.values)).out
+        return _kafka_python(self._with_pem()).out
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return a TLS context for plain sockets, or None without TLS.
 
         Raises:
-            UserError: the certificates cannot be read as PEM.
+            UserError: a store cannot be read.
         """
         if "SSL" not in self.values.get("security.protocol", "PLAINTEXT").upper():
             return None
         try:
-            return _ssl_context(self.values)
+            return _ssl_context(self._with_pem())
         except OSError as error:
             raise UserError(
                 f"Could not read the certificates for TLS: {error.strerror or error}.",
-                "Set ssl.truststore.location and ssl.keystore.location to PEM files.",
+                "Check the files of ssl.truststore.location and ssl.keystore.location.",
             ) from None
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each client that does not support all properties."""
-        connection = _connection(self.values)
-        left = sorted(self.values.keys() - connection.keys())
+        """Return a sentence for each client that does not support all properties.
+
+        Raises:
+            UserError: a store cannot be read.
+        """
+        connection = self._with_pem()
+        left = sorted(name for name in self.values if not CONNECTION.match(name))
         sentences = [f"not about the connection, left out: {', '.join(left)}"] if left else []
         for client, mapped in (
             ("confluent-kafka", _confluent(connection)),
@@ -147,8 +160,12 @@ class ClientProperties:
         ):
             if mapped.missing:
                 names = ", ".join(sorted(mapped.missing))
-                sentences.append(f"{client} has nothing like {names}{_advice(mapped.missing)}")
+                sentences.append(f"{client} has nothing like {names}")
         return sentences
+
+    def _with_pem(self) -> dict[str, str]:
+        """Return the connection properties with stores as only Java reads them in PEM."""
+        return key_stores.as_pem(_connection(self.values))
 
 
 def client_properties(settings: Settings) -> ClientProperties:
@@ -309,15 +326,6 @@ def _connection(values: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if CONNECTION.match(name)}
 
 
-def _advice(missing: set[str]) -> str:
-    stores = {"ssl.truststore.location", "ssl.keystore.location"} & missing
-    return "; convert Java key stores to PEM (ssl.…store.type=PEM)" if stores else ""
-
-
-def _is_pem(values: Mapping[str, str], store: str) -> bool:
-    return values.get(f"ssl.{store}.type", "JKS").upper() == "PEM"
-
-
 def _confluent(values: Mapping[str, str]) -> _Mapped:
     mapped = _Mapped(
         {CONFLUENT_NAMES[name]: value for name, value in values.items() if name in CONFLUENT_NAMES}
@@ -334,26 +342,13 @@ def _confluent(values: Mapping[str, str]) -> _Mapped:
 
 def _confluent_stores(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert trust and key store; return the supported properties."""
-    used = set()
-    if _is_pem(values, "truststore"):
-        if "ssl.truststore.location" in values:
-            out["ssl.ca.location"] = values["ssl.truststore.location"]
-        if "ssl.truststore.certificates" in values:
-            out["ssl.ca.pem"] = pem(values["ssl.truststore.certificates"])
-        used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
-    if _is_pem(values, "keystore"):
-        if "ssl.keystore.location" in values:
-            out["ssl.certificate.location"] = values["ssl.keystore.location"]
-            out["ssl.key.location"] = values["ssl.keystore.location"]
-        if "ssl.keystore.certificate.chain" in values:
-            out["ssl.certificate.pem"] = pem(values["ssl.keystore.certificate.chain"])
-        if "ssl.keystore.key" in values:
-            out["ssl.key.pem"] = pem(values["ssl.keystore.key"])
-        used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-    elif values.get("ssl.keystore.type", "").upper() == "PKCS12":
-        used |= {"ssl.keystore.location", "ssl.keystore.password"}
-        out.update({name: values[name] for name in used & values.keys() if "keystore" in name})
-    return used
+    for name, ours in CONFLUENT_FILES.items():
+        if name in values:
+            out.update(dict.fromkeys(ours, values[name]))
+    for name, our in CONFLUENT_TEXTS.items():
+        if name in values:
+            out[our] = pem(values[name])
+    return {*CONFLUENT_FILES, *CONFLUENT_TEXTS}
 
 
 def _confluent_login(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
@@ -432,19 +427,13 @@ def _number(name: str, value: str) -> int:
 
 def _kafka_python_stores(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert trust and key store; return the supported properties."""
-    used = set()
-    if _is_pem(values, "truststore"):
-        used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
-        if "ssl.truststore.location" in values:
-            out["ssl_cafile"] = values["ssl.truststore.location"]
-    if _is_pem(values, "keystore"):
-        used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-        if "ssl.keystore.location" in values:
-            out["ssl_certfile"] = out["ssl_keyfile"] = values["ssl.keystore.location"]
-    inline = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
-    if inline & used & values.keys():
+    if "ssl.truststore.location" in values:
+        out["ssl_cafile"] = values["ssl.truststore.location"]
+    if "ssl.keystore.location" in values:
+        out["ssl_certfile"] = out["ssl_keyfile"] = values["ssl.keystore.location"]
+    if CONFLUENT_TEXTS.keys() & values.keys():
         out["ssl_context"] = _ssl_context(values)
-    return used
+    return {*CONFLUENT_FILES, *CONFLUENT_TEXTS}
 
 
 def _ssl_context(values: Mapping[str, str]) -> ssl.SSLContext:

@@ -17,6 +17,7 @@ from brokertwin.kafka_io import tokens
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.offsets import group_offsets
 from brokertwin.settings import Settings
+from tests.gateway.security.test_key_stores import made_by_java
 from tests.gateway.security.test_security import QUICK, users
 from tests.support import sasl
 from tests.support.certificates import Authority
@@ -88,6 +89,30 @@ def test_offsets_logs_in(
     assert list(group_offsets.found(client, ()).logs) == []
     with pytest.raises(UserError, match="Group g does not exist"):
         group_offsets.deletable(client, "g")
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_stores_made_by_keytool_are_used(kind: str, authority: Authority, tmp_path: Path) -> None:
+    """As trust and key store, by both libraries; the machine does not know the authority."""
+    (tmp_path / "ca.pem").write_text(authority.certificate)
+    given = made_by_java(tmp_path, kind)
+    del given["ssl.client.auth"]
+    settings = {
+        "ssl.keystore.location": str(authority.issue("b", HOST).store(tmp_path / "b.pem")),
+        "ssl.truststore.location": str(tmp_path / "broker.pem"),
+        "ssl.client.auth": "required",
+    }
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings)
+    with running_gateway(security=security) as running:
+        values = {"bootstrap.servers": running.bootstrap, "security.protocol": "SSL", **given}
+        client = ClientProperties(values)
+        assert client.warnings() == []
+        assert list(group_offsets.found(client, ()).logs) == []
+        with pytest.raises(UserError, match="Group g does not exist"):
+            group_offsets.deletable(client, "g")
+    with pytest.raises(UserError, match=rf"Cannot open the {kind} store of ssl.truststore"):
+        ClientProperties({**values, "ssl.truststore.password": "wrong"}).for_confluent()
 
 
 def test_a_wrong_password_is_one_sentence(

@@ -249,11 +249,7 @@ def command(
 
         broker = KafkaBroker(
             brokers=brokers or 1,
-            config={
-                INTERNAL_LOGS: True,
-                **defaults,
-                **broker_settings(broker_config, broker_set),
-            },
+            config={INTERNAL_LOGS: True, **defaults, **broker_settings(broker_config, broker_set)},
             security_protocol=security_protocol.value,
             users=credentials,
             version=version,

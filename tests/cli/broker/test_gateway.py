@@ -51,7 +51,6 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
         ((), 1),
         (("--control-listen", "0"), 1),
         (("--set", "brokertwin.internal.logs=false"), 0),
-        (("--control-listen", "0", "--set", "brokertwin.internal.logs=false"), 0),
     ],
 )
 def test_internal_topics_are_written_unless_that_is_switched_off(

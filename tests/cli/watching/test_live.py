@@ -207,3 +207,10 @@ def test_wrong_options_are_rejected() -> None:
         assert message in str(called.exception)
     called = CliRunner().invoke(app, ["live", "--topic", "a", "--topic", "b=a"])
     assert "--topic names a twice" in str(called.exception)
+
+
+def test_an_unreachable_kafka_leaves_no_checkpoint(tmp_path: Path) -> None:
+    words = ("--topic", "a", "--bootstrap", "localhost:1", "--checkpoint", f"{tmp_path}/checkpoint")
+    called = CliRunner().invoke(app, ["live", *words])
+    assert "Kafka at localhost:1 did not respond" in str(called.exception)
+    assert not list(tmp_path.iterdir())
