@@ -7,6 +7,7 @@ import difflib
 from typing import Any
 
 from brokertwin.errors import UserError
+from brokertwin.patterns import later
 from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
 from brokertwin.recordings.formats import client_errors
@@ -31,9 +32,11 @@ OF_CLIENTS = {
 }
 """Exceptions that clients raise for several errors, or without one, by their letters."""
 
+_LOCAL = later(r"(?:ErrorCode\.)?Local[:_]|_[A-Z]|Application maximum poll interval")
+
 
 def code_of(name: str) -> int:
-    """The code of an error by its code or name, or by a client's exception.
+    """The code of an error by its code or name, or by a client's exception or text.
 
     Raises:
         UserError: there is no such error here.
@@ -41,12 +44,24 @@ def code_of(name: str) -> int:
     by_name = {name_of(code): code for code in RULES}
     number = int(name) if name.lstrip("-").isdecimal() else None
     code = number if number is not None else client_errors.of_exception(name)
+    if code is None:
+        code = client_errors.code_of(name)
     if code in RULES:
         return int(code)
-    plain = name.upper().replace("-", "_")
-    near = [
-        name_of(each) for each in OF_CLIENTS.get(client_errors.letters(name), ())
-    ] or difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
+    if _LOCAL.match(name):
+        raise UserError(
+            f"{name} is an error of librdkafka itself: no broker returns it.",
+            "If a consumer polls too rarely, `brokertwin audit` has the findings max-poll-exceeded,"
+            " member-came-back or member-dropped.",
+        )
+    near = [name_of(each) for each in OF_CLIENTS.get(client_errors.letters(name), ())]
+    if near:
+        raise UserError(
+            f"A client raises {name} for several errors, or without one.",
+            f"Explain {' or '.join(near)}. `brokertwin explain client ID FILE…` shows which one it"
+            " was.",
+        )
+    near = difflib.get_close_matches(name.upper().replace("-", "_"), by_name, NAMES_SHOWN)
     hint = "List all errors with: brokertwin explain error"
     raise UserError(
         f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
