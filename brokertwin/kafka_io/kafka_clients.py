@@ -93,6 +93,8 @@ NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
 
 _JAAS_LOGIN = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s*(?P<options>.*?)\s*;\s*", re.DOTALL)
 _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
+STORE_OF = {"ca": "ssl.truststore", "certificate": "ssl.keystore", "key": "ssl.keystore"}
+_LIBRDKAFKA_STORE = re.compile(r"ssl\.(ca|certificate|key)(\.(?:location|pem))")
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -232,10 +234,18 @@ def made(kind: Callable[[dict[str, Any]], T], configuration: dict[str, Any]) -> 
         return kind(configuration)
     except (KafkaException, ValueError, TypeError) as error:
         why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        why = with_kafkas_names(why).rstrip(".")
         raise UserError(
-            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why.rstrip('.')}.",
+            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why}.",
             "Check the properties in the file of --kafka-config.",
         ) from None
+
+
+def with_kafkas_names(message: str) -> str:
+    """Name the stores in a message of librdkafka as the user does, who has Java's properties."""
+    return _LIBRDKAFKA_STORE.sub(
+        lambda match: STORE_OF[match[1]] + match[2].removesuffix(".pem"), message
+    )
 
 
 def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> tuple[str, int]:
