@@ -44,7 +44,6 @@ CONFLUENT_NAMES: Mapping[str, str] = {
     "request.timeout.ms": "socket.timeout.ms",
     "retry.backoff.max.ms": "retry.backoff.max.ms",
     "retry.backoff.ms": "retry.backoff.ms",
-    "sasl.kerberos.service.name": "sasl.kerberos.service.name",
     "sasl.mechanism": "sasl.mechanisms",
     "security.protocol": "security.protocol",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -64,7 +63,6 @@ KAFKA_PYTHON_TEXTS: Mapping[str, str] = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
     "client.dns.lookup": "client_dns_lookup",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.mechanism": "sasl_mechanism",
     "security.protocol": "security_protocol",
     "ssl.key.password": "ssl_password",
@@ -89,12 +87,14 @@ PORT_MAX = 65535
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+)(:(?P<port>\d{1,5}))?")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = (*PASSWORD_MECHANISMS, tokens.OAUTHBEARER, tokens.AWS_MSK_IAM, "GSSAPI")
+MECHANISMS = (*PASSWORD_MECHANISMS, tokens.OAUTHBEARER, tokens.AWS_MSK_IAM)
 NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
 """Properties without a counterpart that other clients do not need."""
 
 _JAAS_LOGIN = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s*(?P<options>.*?)\s*;\s*", re.DOTALL)
 _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
+STORE_OF = {"ca": "ssl.truststore", "certificate": "ssl.keystore", "key": "ssl.keystore"}
+_LIBRDKAFKA_STORE = re.compile(r"ssl\.(ca|certificate|key)(\.(?:location|pem))")
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -205,11 +205,7 @@ def _check_login(values: Mapping[str, str]) -> None:
     if not protocol.startswith("SASL"):
         return
     mechanism = tokens.mechanism_of(values)
-    if mechanism not in MECHANISMS:
-        raise UserError(
-            f"Unsupported sasl.mechanism {mechanism}.",
-            f"Use one of {', '.join(MECHANISMS)}, or a client certificate with SSL.",
-        )
+    check_mechanism(mechanism)
     login = parse_jaas(values["sasl.jaas.config"]) if "sasl.jaas.config" in values else {}
     if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM):
         tokens.source_of(values, login)
@@ -217,6 +213,16 @@ def _check_login(values: Mapping[str, str]) -> None:
         raise UserError(
             f"sasl.mechanism {mechanism} needs username and password in sasl.jaas.config.",
             "Set them in the file of --kafka-config.",
+        )
+
+
+def check_mechanism(mechanism: str) -> None:
+    """Raise UserError unless all clients support it; confluent-kafka's wheels have no GSSAPI."""
+    if mechanism not in MECHANISMS:
+        raise UserError(
+            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(MECHANISMS)}.",
+            "Set sasl.mechanism in the file of --kafka-config (Kafka's default is GSSAPI), or use a"
+            " client certificate with SSL.",
         )
 
 
@@ -228,10 +234,18 @@ def made(kind: Callable[[dict[str, Any]], T], configuration: dict[str, Any]) -> 
         return kind(configuration)
     except (KafkaException, ValueError, TypeError) as error:
         why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        why = with_kafkas_names(why).rstrip(".")
         raise UserError(
-            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why.rstrip('.')}.",
+            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why}.",
             "Check the properties in the file of --kafka-config.",
         ) from None
+
+
+def with_kafkas_names(message: str) -> str:
+    """Name the stores in a message of librdkafka as the user does, who has Java's properties."""
+    return _LIBRDKAFKA_STORE.sub(
+        lambda match: STORE_OF[match[1]] + match[2].removesuffix(".pem"), message
+    )
 
 
 def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> tuple[str, int]:
@@ -370,11 +384,6 @@ def _confluent_login(values: Mapping[str, str], out: dict[str, Any]) -> set[str]
             ),
         }
         out["sasl.oauthbearer.method"] = "oidc"
-    elif mechanism == "GSSAPI":
-        names = {
-            "sasl.kerberos.keytab": login.get("keyTab"),
-            "sasl.kerberos.principal": login.get("principal"),
-        }
     else:
         names = {"sasl.username": login.get("username"), "sasl.password": login.get("password")}
     out.update({name: value for name, value in names.items() if value is not None})

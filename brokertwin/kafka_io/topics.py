@@ -26,7 +26,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable, made
+from brokertwin.kafka_io.kafka_clients import (
+    ClientProperties,
+    check_reachable,
+    made,
+    with_kafkas_names,
+)
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import EVENT_BYTES_MAX
@@ -129,7 +134,7 @@ def login_error(client: ClientProperties) -> str | None:
         admin.list_topics(timeout=LOGIN_S)
     admin.poll(0)
     texts = (error.str() for error in errors if error.code() in NOT_LET_IN)
-    return next((text.partition(" (after ")[0] for text in texts), None)
+    return next((with_kafkas_names(text.partition(" (after ")[0]) for text in texts), None)
 
 
 def writer_configuration(client: ClientProperties) -> dict[str, Any]:

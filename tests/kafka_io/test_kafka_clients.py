@@ -142,6 +142,18 @@ def test_properties_without_effect_are_named_in_a_warning() -> None:
     assert "kafka.group.id" not in given.for_spark()
 
 
+@pytest.mark.parametrize("store", ["ssl.truststore", "ssl.keystore"])
+@pytest.mark.parametrize("kind", ["PEM", "JKS"])
+def test_a_missing_store_is_named(store: str, kind: str) -> None:
+    values = {f"{store}.location": "/x/none", f"{store}.type": kind}
+    for convert in (ClientProperties.for_confluent, ClientProperties.for_kafka_python):
+        with pytest.raises(UserError) as refused:
+            convert(ClientProperties(values))
+        assert refused.value.message == (
+            f"Cannot read {store}.location /x/none: No such file or directory."
+        )
+
+
 @pytest.mark.parametrize(
     ("store", "message"),
     [

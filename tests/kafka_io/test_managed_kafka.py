@@ -115,6 +115,23 @@ def test_stores_made_by_keytool_are_used(kind: str, authority: Authority, tmp_pa
         ClientProperties({**values, "ssl.truststore.password": "wrong"}).for_confluent()
 
 
+def test_certificate_errors_name_javas_properties(gateway: Running, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    values = {
+        "bootstrap.servers": gateway.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(file),
+    }
+    for text, message in (
+        (Authority().certificate, "verify that ssl.truststore.location is correctly configured"),
+        ("nothing", "ssl.truststore.location failed: "),
+    ):
+        file.write_text(text)
+        with pytest.raises(UserError, match=message) as error:
+            list(group_offsets.rows(ClientProperties(values), {}))
+        assert "ssl.ca" not in str(error.value)
+
+
 def test_a_wrong_password_is_one_sentence(
     gateway: Running, authority: Authority, tmp_path: Path
 ) -> None:
