@@ -208,6 +208,8 @@ class ClassicMembership:
             self._queue_commit(now, self.subscription.all_consumed(), 0)
         self._give_back(self.subscription.assigned, is_lost=not is_stable)
         self.leave("the consumer is being closed")
+        for commit in [each for each in self._commits if not each.is_in_flight]:
+            self._give_up(commit, Error.COORDINATOR_NOT_AVAILABLE)
 
     def leave(self, reason: str) -> None:
         """Leave the group; a static member only stops."""

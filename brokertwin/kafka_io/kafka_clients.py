@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io import properties, tokens
+from brokertwin.kafka_io import key_stores, properties, tokens
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import Settings
 
@@ -44,18 +44,25 @@ CONFLUENT_NAMES: Mapping[str, str] = {
     "request.timeout.ms": "socket.timeout.ms",
     "retry.backoff.max.ms": "retry.backoff.max.ms",
     "retry.backoff.ms": "retry.backoff.ms",
-    "sasl.kerberos.service.name": "sasl.kerberos.service.name",
     "sasl.mechanism": "sasl.mechanisms",
     "security.protocol": "security.protocol",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
     "ssl.key.password": "ssl.key.password",
 }
+CONFLUENT_FILES: Mapping[str, tuple[str, ...]] = {
+    "ssl.truststore.location": ("ssl.ca.location",),
+    "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+}
+CONFLUENT_TEXTS: Mapping[str, str] = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
 KAFKA_PYTHON_TEXTS: Mapping[str, str] = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
     "client.dns.lookup": "client_dns_lookup",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.mechanism": "sasl_mechanism",
     "security.protocol": "security_protocol",
     "ssl.key.password": "ssl_password",
@@ -80,12 +87,14 @@ PORT_MAX = 65535
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+)(:(?P<port>\d{1,5}))?")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = (*PASSWORD_MECHANISMS, tokens.OAUTHBEARER, tokens.AWS_MSK_IAM, "GSSAPI")
+MECHANISMS = (*PASSWORD_MECHANISMS, tokens.OAUTHBEARER, tokens.AWS_MSK_IAM)
 NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
 """Properties without a counterpart that other clients do not need."""
 
 _JAAS_LOGIN = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s*(?P<options>.*?)\s*;\s*", re.DOTALL)
 _JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
+STORE_OF = {"ca": "ssl.truststore", "certificate": "ssl.keystore", "key": "ssl.keystore"}
+_LIBRDKAFKA_STORE = re.compile(r"ssl\.(ca|certificate|key)(\.(?:location|pem))")
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -108,38 +117,47 @@ class ClientProperties:
         """`bootstrap.servers`: host:port, separated by commas."""
         return self.values["bootstrap.servers"]
 
+    @property
+    def protocol(self) -> str:
+        """`security.protocol`; Kafka's default is PLAINTEXT."""
+        return self.values.get("security.protocol", PROTOCOLS[0]).upper()
+
     def for_spark(self) -> dict[str, str]:
         """Return options for `spark.readStream.format("kafka")` and the sink."""
         return {f"kafka.{name}": value for name, value in _connection(self.values).items()}
 
     def for_confluent(self) -> dict[str, str]:
         """Return the configuration of a confluent-kafka Producer, Consumer or AdminClient."""
-        return _confluent(_connection(self.values)).out
+        return _confluent(self._with_pem()).out
 
     def for_kafka_python(self) -> dict[str, Any]:
         """Return keyword arguments of kafka-python's clients."""
-        return _kafka_python(_connection(self.values)).out
+        return _kafka_python(self._with_pem()).out
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return a TLS context for plain sockets, or None without TLS.
 
         Raises:
-            UserError: the certificates cannot be read as PEM.
+            UserError: a store cannot be read.
         """
-        if "SSL" not in self.values.get("security.protocol", "PLAINTEXT").upper():
+        if "SSL" not in self.protocol:
             return None
         try:
-            return _ssl_context(self.values)
+            return _ssl_context(self._with_pem())
         except OSError as error:
             raise UserError(
                 f"Could not read the certificates for TLS: {error.strerror or error}.",
-                "Set ssl.truststore.location and ssl.keystore.location to PEM files.",
+                "Check the files of ssl.truststore.location and ssl.keystore.location.",
             ) from None
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each client that does not support all properties."""
-        connection = _connection(self.values)
-        left = sorted(self.values.keys() - connection.keys())
+        """Return a sentence for each client that does not support all properties.
+
+        Raises:
+            UserError: a store cannot be read.
+        """
+        connection = self._with_pem()
+        left = sorted(name for name in self.values if not CONNECTION.match(name))
         sentences = [f"not about the connection, left out: {', '.join(left)}"] if left else []
         for client, mapped in (
             ("confluent-kafka", _confluent(connection)),
@@ -147,8 +165,12 @@ class ClientProperties:
         ):
             if mapped.missing:
                 names = ", ".join(sorted(mapped.missing))
-                sentences.append(f"{client} has nothing like {names}{_advice(mapped.missing)}")
+                sentences.append(f"{client} has nothing like {names}")
         return sentences
+
+    def _with_pem(self) -> dict[str, str]:
+        """Return the connection properties with stores as only Java reads them in PEM."""
+        return key_stores.as_pem(_connection(self.values))
 
 
 def client_properties(settings: Settings) -> ClientProperties:
@@ -188,11 +210,7 @@ def _check_login(values: Mapping[str, str]) -> None:
     if not protocol.startswith("SASL"):
         return
     mechanism = tokens.mechanism_of(values)
-    if mechanism not in MECHANISMS:
-        raise UserError(
-            f"Unsupported sasl.mechanism {mechanism}.",
-            f"Use one of {', '.join(MECHANISMS)}, or a client certificate with SSL.",
-        )
+    check_mechanism(mechanism)
     login = parse_jaas(values["sasl.jaas.config"]) if "sasl.jaas.config" in values else {}
     if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM):
         tokens.source_of(values, login)
@@ -200,6 +218,16 @@ def _check_login(values: Mapping[str, str]) -> None:
         raise UserError(
             f"sasl.mechanism {mechanism} needs username and password in sasl.jaas.config.",
             "Set them in the file of --kafka-config.",
+        )
+
+
+def check_mechanism(mechanism: str) -> None:
+    """Raise UserError unless all clients support it; confluent-kafka's wheels have no GSSAPI."""
+    if mechanism not in MECHANISMS:
+        raise UserError(
+            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(MECHANISMS)}.",
+            "Set sasl.mechanism in the file of --kafka-config (Kafka's default is GSSAPI), or use a"
+            " client certificate with SSL.",
         )
 
 
@@ -211,10 +239,18 @@ def made(kind: Callable[[dict[str, Any]], T], configuration: dict[str, Any]) -> 
         return kind(configuration)
     except (KafkaException, ValueError, TypeError) as error:
         why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        why = with_kafkas_names(why).rstrip(".")
         raise UserError(
-            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why.rstrip('.')}.",
+            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why}.",
             "Check the properties in the file of --kafka-config.",
         ) from None
+
+
+def with_kafkas_names(message: str) -> str:
+    """Name the stores in a message of librdkafka as the user does, who has Java's properties."""
+    return _LIBRDKAFKA_STORE.sub(
+        lambda match: STORE_OF[match[1]] + match[2].removesuffix(".pem"), message
+    )
 
 
 def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> tuple[str, int]:
@@ -309,15 +345,6 @@ def _connection(values: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if CONNECTION.match(name)}
 
 
-def _advice(missing: set[str]) -> str:
-    stores = {"ssl.truststore.location", "ssl.keystore.location"} & missing
-    return "; convert Java key stores to PEM (ssl.…store.type=PEM)" if stores else ""
-
-
-def _is_pem(values: Mapping[str, str], store: str) -> bool:
-    return values.get(f"ssl.{store}.type", "JKS").upper() == "PEM"
-
-
 def _confluent(values: Mapping[str, str]) -> _Mapped:
     mapped = _Mapped(
         {CONFLUENT_NAMES[name]: value for name, value in values.items() if name in CONFLUENT_NAMES}
@@ -334,26 +361,13 @@ def _confluent(values: Mapping[str, str]) -> _Mapped:
 
 def _confluent_stores(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert trust and key store; return the supported properties."""
-    used = set()
-    if _is_pem(values, "truststore"):
-        if "ssl.truststore.location" in values:
-            out["ssl.ca.location"] = values["ssl.truststore.location"]
-        if "ssl.truststore.certificates" in values:
-            out["ssl.ca.pem"] = pem(values["ssl.truststore.certificates"])
-        used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
-    if _is_pem(values, "keystore"):
-        if "ssl.keystore.location" in values:
-            out["ssl.certificate.location"] = values["ssl.keystore.location"]
-            out["ssl.key.location"] = values["ssl.keystore.location"]
-        if "ssl.keystore.certificate.chain" in values:
-            out["ssl.certificate.pem"] = pem(values["ssl.keystore.certificate.chain"])
-        if "ssl.keystore.key" in values:
-            out["ssl.key.pem"] = pem(values["ssl.keystore.key"])
-        used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-    elif values.get("ssl.keystore.type", "").upper() == "PKCS12":
-        used |= {"ssl.keystore.location", "ssl.keystore.password"}
-        out.update({name: values[name] for name in used & values.keys() if "keystore" in name})
-    return used
+    for name, ours in CONFLUENT_FILES.items():
+        if name in values:
+            out.update(dict.fromkeys(ours, values[name]))
+    for name, our in CONFLUENT_TEXTS.items():
+        if name in values:
+            out[our] = pem(values[name])
+    return {*CONFLUENT_FILES, *CONFLUENT_TEXTS}
 
 
 def _confluent_login(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
@@ -375,11 +389,6 @@ def _confluent_login(values: Mapping[str, str], out: dict[str, Any]) -> set[str]
             ),
         }
         out["sasl.oauthbearer.method"] = "oidc"
-    elif mechanism == "GSSAPI":
-        names = {
-            "sasl.kerberos.keytab": login.get("keyTab"),
-            "sasl.kerberos.principal": login.get("principal"),
-        }
     else:
         names = {"sasl.username": login.get("username"), "sasl.password": login.get("password")}
     out.update({name: value for name, value in names.items() if value is not None})
@@ -432,19 +441,13 @@ def _number(name: str, value: str) -> int:
 
 def _kafka_python_stores(values: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert trust and key store; return the supported properties."""
-    used = set()
-    if _is_pem(values, "truststore"):
-        used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
-        if "ssl.truststore.location" in values:
-            out["ssl_cafile"] = values["ssl.truststore.location"]
-    if _is_pem(values, "keystore"):
-        used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
-        if "ssl.keystore.location" in values:
-            out["ssl_certfile"] = out["ssl_keyfile"] = values["ssl.keystore.location"]
-    inline = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
-    if inline & used & values.keys():
+    if "ssl.truststore.location" in values:
+        out["ssl_cafile"] = values["ssl.truststore.location"]
+    if "ssl.keystore.location" in values:
+        out["ssl_certfile"] = out["ssl_keyfile"] = values["ssl.keystore.location"]
+    if CONFLUENT_TEXTS.keys() & values.keys():
         out["ssl_context"] = _ssl_context(values)
-    return used
+    return {*CONFLUENT_FILES, *CONFLUENT_TEXTS}
 
 
 def _ssl_context(values: Mapping[str, str]) -> ssl.SSLContext:

@@ -26,7 +26,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable, made
+from brokertwin.kafka_io.kafka_clients import (
+    ClientProperties,
+    check_reachable,
+    made,
+    with_kafkas_names,
+)
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import EVENT_BYTES_MAX
@@ -129,7 +134,7 @@ def login_error(client: ClientProperties) -> str | None:
         admin.list_topics(timeout=LOGIN_S)
     admin.poll(0)
     texts = (error.str() for error in errors if error.code() in NOT_LET_IN)
-    return next((text.partition(" (after ")[0] for text in texts), None)
+    return next((with_kafkas_names(text.partition(" (after ")[0]) for text in texts), None)
 
 
 def writer_configuration(client: ClientProperties) -> dict[str, Any]:
@@ -219,11 +224,16 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
         except KafkaException as error:
             why = login_error(client) or (error.args[0].str() if timeout_s > LOGIN_S else None)
             if why is not None:
-                raise UserError(
-                    f"Kafka at {client.bootstrap} did not respond: {why}.",
-                    "Check that it is running, and check its address and --kafka-config.",
-                ) from None
+                raise no_response(client, why) from None
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
+
+
+def no_response(client: ClientProperties, why: str) -> UserError:
+    return UserError(
+        f"Kafka at {client.bootstrap} did not respond: {why}.",
+        f"Check that the listener at this address is {client.protocol}, and check --kafka-config"
+        " and the network.",
+    )
 
 
 def topic_id(admin: AdminClient, name: str) -> str:

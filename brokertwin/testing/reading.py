@@ -3,6 +3,7 @@
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.records import internal_batches
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.record_batches import as_stored
 from brokertwin.state.cluster.image import Topic
@@ -54,9 +55,13 @@ async def records(engine: FaultyEngine, name: str, partition: int | None) -> lis
         assert log is not None, "a leader has a log"
         for batch in await _batches(engine, broker, log):
             data = await engine.get(batch.locator) if batch.locator else None
-            if data is not None:
+            if batch.written:
+                stored = internal_batches.to_bytes(batch)
+            elif data is not None:
                 stored = bytes(as_stored(data, batch))
-                result += records_in(name, index, stored, log.log_start_offset)
+            else:
+                continue
+            result += records_in(name, index, stored, log.log_start_offset)
     return result
 
 

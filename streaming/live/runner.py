@@ -91,14 +91,14 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
         UserError: Kafka does not respond, a source topic is missing, another query runs on the
             checkpoint, or it has other fixed settings.
     """
+    admin = topics.admin_client(query.client)
+    there = topics.existing(admin, query.client)
+    for name in query.sources:
+        if name not in there:
+            raise UserError(f"Kafka has no topic {name}.", "Check --topic and --bootstrap.")
     with facts.locked(query.checkpoint, FIXED):
         fix(query)
         torn_logs.mend(query.checkpoint, say)
-        admin = topics.admin_client(query.client)
-        there = topics.existing(admin, query.client)
-        for name in query.sources:
-            if name not in there:
-                raise UserError(f"Kafka has no topic {name}.", "Check --topic and --bootstrap.")
         wanted = {query.topic(spec.name): spec for spec in plan.specs()}
         topics.create_missing(admin, wanted, there, say)
         _check_topics(query)

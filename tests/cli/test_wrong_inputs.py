@@ -166,8 +166,8 @@ LOGIN = 'sasl.jaas.config=x.Login required username="u" password="p";\n'
 LOGINS = {
     "MAGIC": (SASL + "sasl.mechanism=MAGIC\n" + LOGIN, "Unsupported sasl.mechanism MAGIC"),
     "DIGEST-MD5": (SASL + "sasl.mechanism=DIGEST-MD5\n" + LOGIN, "Unsupported sasl.mechanism"),
-    "GSSAPI": (SASL + "sasl.mechanism=GSSAPI\n" + LOGIN, ""),
-    "no mechanism": (SASL, ""),
+    "GSSAPI": (SASL + "sasl.mechanism=GSSAPI\n" + LOGIN, "GSSAPI; supported are PLAIN"),
+    "no mechanism": (SASL, "GSSAPI; supported are PLAIN"),
     "PLAIN without a user": (SASL + "sasl.mechanism=PLAIN\n", "needs username and password"),
     "a token from nowhere": (SASL + "sasl.mechanism=OAUTHBEARER\n", "SASL/OAUTHBEARER needs"),
     "a region from nowhere": (SASL + "sasl.mechanism=AWS_MSK_IAM\n", "names no AWS region"),

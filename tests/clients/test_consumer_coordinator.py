@@ -309,6 +309,9 @@ def test_example_18_a_moved_coordinator_is_looked_up() -> None:
     coordinator.tick(net.now)
     assert [outgoing.api for outgoing in coordinator.take()] == ["FIND_COORDINATOR"]
     assert coordinator.state is ClientMemberState.STABLE
+    commit = coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, is_sync=True)
+    coordinator.close(net.now)
+    assert CommitFailed(commit, Error.COORDINATOR_NOT_AVAILABLE) in coordinator.events
 
 
 def test_example_19_a_leader_waits_for_metadata_of_other_members_topics() -> None:

@@ -15,6 +15,7 @@ from brokertwin.kafka_io.kafka_clients import (
     pem,
 )
 from brokertwin.settings import load
+from tests.support.certificates import Authority, of_pkcs12, trust_store
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 JAAS = f'{PLAIN} username="alice" password="s=c r;e\\"t";'
@@ -97,47 +98,82 @@ def test_oauthbearer_with_client_credentials() -> None:
     assert given.for_kafka_python()["sasl_mechanism"] == "OAUTHBEARER"
 
 
-def test_pem_stores_in_files() -> None:
+def test_pem_stores_in_files(tmp_path: Path) -> None:
+    trust, own = str(tmp_path / "ca.pem"), str(tmp_path / "me.pem")
+    for file in (trust, own):
+        Path(file).write_text("-----BEGIN CERTIFICATE-----")
     given = ClientProperties(
         {
             "bootstrap.servers": "b:9092",
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": "/ca.pem",
+            "ssl.truststore.location": trust,
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": "/me.pem",
+            "ssl.keystore.location": own,
             "ssl.key.password": "x",
             "ssl.endpoint.identification.algorithm": "",
         }
     )
     assert given.for_confluent() == {
         "bootstrap.servers": "b:9092",
-        "ssl.ca.location": "/ca.pem",
-        "ssl.certificate.location": "/me.pem",
-        "ssl.key.location": "/me.pem",
+        "ssl.ca.location": trust,
+        "ssl.certificate.location": own,
+        "ssl.key.location": own,
         "ssl.key.password": "x",
         "ssl.endpoint.identification.algorithm": "none",
     }
     assert given.for_kafka_python() == {
         "bootstrap_servers": "b:9092",
-        "ssl_cafile": "/ca.pem",
-        "ssl_certfile": "/me.pem",
-        "ssl_keyfile": "/me.pem",
+        "ssl_cafile": trust,
+        "ssl_certfile": own,
+        "ssl_keyfile": own,
         "ssl_password": "x",
         "ssl_check_hostname": False,
     }
     assert given.warnings() == []
 
 
-def test_java_key_stores_are_named_in_a_warning() -> None:
-    given = client(ssl_truststore_location="/ca.jks", ssl_truststore_password="x", group_id="g")
-    advice = "; convert Java key stores to PEM (ssl.…store.type=PEM)"
-    stores = "ssl.truststore.location, ssl.truststore.password"
+def test_properties_without_effect_are_named_in_a_warning() -> None:
+    given = client(ssl_cipher_suites="x", group_id="g")
     assert given.warnings() == [
         "not about the connection, left out: group.id",
-        f"confluent-kafka has nothing like {stores}{advice}",
-        f"kafka-python has nothing like {stores}{advice}",
+        "confluent-kafka has nothing like ssl.cipher.suites",
+        "kafka-python has nothing like ssl.cipher.suites",
     ]
     assert "kafka.group.id" not in given.for_spark()
+
+
+@pytest.mark.parametrize("store", ["ssl.truststore", "ssl.keystore"])
+@pytest.mark.parametrize("kind", ["PEM", "JKS"])
+def test_a_missing_store_is_named(store: str, kind: str) -> None:
+    values = {f"{store}.location": "/x/none", f"{store}.type": kind}
+    for convert in (ClientProperties.for_confluent, ClientProperties.for_kafka_python):
+        with pytest.raises(UserError) as refused:
+            convert(ClientProperties(values))
+        assert refused.value.message == (
+            f"Cannot read {store}.location /x/none: No such file or directory."
+        )
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("truststore", "has no certificate of an authority"),
+        ("keystore", "has no private key"),
+    ],
+)
+def test_a_store_without_what_it_is_for_is_rejected(
+    store: str, message: str, tmp_path: Path
+) -> None:
+    """OpenSSL would trust the system's authorities, or log in without a certificate."""
+    file, authority = tmp_path / "store", Authority()
+    content = of_pkcs12(authority.issue("alice"), "secret")
+    if store == "keystore":
+        content = trust_store(authority, "secret")
+    file.write_bytes(content)
+    values = {f"ssl.{store}.location": str(file), f"ssl.{store}.password": "secret"}
+    for convert in (ClientProperties.for_confluent, ClientProperties.for_kafka_python):
+        with pytest.raises(UserError, match=message):
+            convert(ClientProperties(values))
 
 
 def test_secrets_are_not_shown() -> None:

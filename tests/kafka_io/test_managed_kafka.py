@@ -4,7 +4,7 @@ import base64
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,10 +13,11 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
-from brokertwin.kafka_io import tokens
+from brokertwin.kafka_io import tokens, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.offsets import group_offsets
 from brokertwin.settings import Settings
+from tests.gateway.security.test_key_stores import made_by_java
 from tests.gateway.security.test_security import QUICK, users
 from tests.support import sasl
 from tests.support.certificates import Authority
@@ -88,6 +89,62 @@ def test_offsets_logs_in(
     assert list(group_offsets.found(client, ()).logs) == []
     with pytest.raises(UserError, match="Group g does not exist"):
         group_offsets.deletable(client, "g")
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_stores_made_by_keytool_are_used(kind: str, authority: Authority, tmp_path: Path) -> None:
+    """As trust and key store, by both libraries; the machine does not know the authority."""
+    (tmp_path / "ca.pem").write_text(authority.certificate)
+    given = made_by_java(tmp_path, kind)
+    del given["ssl.client.auth"]
+    settings = {
+        "ssl.keystore.location": str(authority.issue("b", HOST).store(tmp_path / "b.pem")),
+        "ssl.truststore.location": str(tmp_path / "broker.pem"),
+        "ssl.client.auth": "required",
+    }
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings)
+    with running_gateway(security=security) as running:
+        values = {"bootstrap.servers": running.bootstrap, "security.protocol": "SSL", **given}
+        client = ClientProperties(values)
+        assert client.warnings() == []
+        assert list(group_offsets.found(client, ()).logs) == []
+        with pytest.raises(UserError, match="Group g does not exist"):
+            group_offsets.deletable(client, "g")
+    with pytest.raises(UserError, match=rf"Cannot open the {kind} store of ssl.truststore"):
+        ClientProperties({**values, "ssl.truststore.password": "wrong"}).for_confluent()
+
+
+def test_certificate_errors_name_javas_properties(gateway: Running, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    values = {
+        "bootstrap.servers": gateway.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(file),
+    }
+    for text, message in (
+        (Authority().certificate, "verify that ssl.truststore.location is correctly configured"),
+        ("nothing", "ssl.truststore.location failed: "),
+    ):
+        file.write_text(text)
+        with pytest.raises(UserError, match=message) as error:
+            list(group_offsets.rows(ClientProperties(values), {}))
+        assert "ssl.ca" not in str(error.value)
+
+
+@pytest.mark.parametrize("ask", [group_offsets.cluster_id, lambda c: group_offsets.found(c, ())])
+def test_a_listener_of_another_protocol_does_not_respond(
+    ask: Callable[[ClientProperties], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses nothing, so the user's ACLs are not to blame."""
+    for module in (group_offsets, topics):
+        monkeypatch.setattr(module, "KAFKA_TIMEOUT_S", 3)
+    with running_gateway() as running:
+        values = {"bootstrap.servers": running.bootstrap, "security.protocol": "SSL"}
+        with pytest.raises(UserError, match="did not respond: ") as error:
+            ask(ClientProperties(values))
+    assert "the listener at this address is SSL" in error.value.hint
+    assert "ACL" not in str(error.value)
 
 
 def test_a_wrong_password_is_one_sentence(

@@ -43,6 +43,14 @@ def of_pkcs12(identity: Identity, password: str) -> bytes:
     return pkcs12.serialize_key_and_certificates(b"broker", key, certificate, [], hidden)
 
 
+def trust_store(authority: "Authority", password: str) -> bytes:
+    """A PKCS12 store with the certificate of an authority, as keytool makes it."""
+    certificate = x509.load_pem_x509_certificate(authority.certificate.encode())
+    hidden = serialization.BestAvailableEncryption(password.encode())
+    entry = pkcs12.PKCS12Certificate(certificate, b"ca")
+    return pkcs12.serialize_java_truststore([entry], hidden)
+
+
 class Authority:
     """A certificate authority for one test."""
 

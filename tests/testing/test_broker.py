@@ -297,6 +297,14 @@ def test_committed_offsets_in_zookeeper_are_returned() -> None:
         assert broker.committed_offsets("billing") == {("orders", 0): 5}
 
 
+def test_committed_offsets_are_records_if_internal_topics_are_written() -> None:
+    with KafkaBroker(topics=["orders"], config={"brokertwin.internal.logs": True}) as broker:
+        commit(broker.bootstrap, "billing", "orders", 5)
+        (row,) = broker.records("__consumer_offsets")
+        assert row.key is not None
+        assert row.key.startswith(b"\0\1\0\7billing\0\6orders")
+
+
 def test_a_log_directory_fails_until_the_broker_is_restarted() -> None:
     disks = {"log.dirs": "/disk-1,/disk-2", "broker.session.timeout.ms": 1000}
     with KafkaBroker(1, {"orders": 2}, config=disks) as broker:

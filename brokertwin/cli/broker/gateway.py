@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.broker.engines import EngineName, EngineOptions
+from brokertwin.cli.broker.engines import INTERNAL_LOGS, EngineName, EngineOptions
 from brokertwin.cli.era_options import (
     BrokerEraOption,
     BrokerTrace,
@@ -249,7 +249,7 @@ def command(
 
         broker = KafkaBroker(
             brokers=brokers or 1,
-            config={**defaults, **broker_settings(broker_config, broker_set)},
+            config={INTERNAL_LOGS: True, **defaults, **broker_settings(broker_config, broker_set)},
             security_protocol=security_protocol.value,
             users=credentials,
             version=version,

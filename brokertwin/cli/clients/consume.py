@@ -195,6 +195,7 @@ def command(
     offset, key, timestamp and headers. Offsets are committed every five seconds, before a
     rebalance and at the end. In a share group, each record is acknowledged after it is printed.
     The members are brokertwin's own consumer; other clients can be members of the same group.
+    Exits with code 1 if the last commit failed.
     """
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.clients.assignors.assign import AssignorName
@@ -248,6 +249,8 @@ def _read(
     finally:
         reading.stop()
     reading.show()
+    if reading.is_uncommitted:
+        raise typer.Exit(1)
 
 
 def _check_wanted(topics: list[str] | None, include: str | None, protocol: ConsumeProtocol) -> None:
@@ -323,11 +326,13 @@ class Reading:
     Attributes:
         has_begun: set after a member's first assignment, even an empty one.
         error: why a member failed.
+        is_uncommitted: the last commit of a member failed.
     """
 
     def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
         self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
         self.error: str | None = None
+        self.is_uncommitted = False
         self._is_over = threading.Event()
         self.has_begun = threading.Event()
         self._missing: set[str] = set()
@@ -375,6 +380,7 @@ class Reading:
         finally:
             self._is_over.set()
             consumer.close()
+            self._note_commit(name, consumer)
             self._timeline.note(name, [], True)
 
     def _put(self, record: Any, on_printed: Callable[[Any], None] | None) -> None:
@@ -411,6 +417,21 @@ class Reading:
         self._report_missing(topic for topic, count in counts.items() if not count)
         assigned = [f"{at.topic}-{at.partition}" for at in consumer.assigned]
         self._timeline.note(name, assigned, self._is_over.is_set())
+
+    def _note_commit(self, name: str, consumer: "Member") -> None:
+        """Report that the last commit failed; the next one may mend an earlier failure."""
+        from brokertwin.clients.consumer_events import CommitFailed, OffsetsCommitted
+        from brokertwin.protocol.errors import error_name
+
+        results = (CommitFailed, OffsetsCommitted)
+        commits = [event for event in consumer.events() if isinstance(event, results)]
+        last = max(commits, key=lambda each: each.commit_id, default=None)
+        if isinstance(last, CommitFailed):
+            self.is_uncommitted = True
+            say(
+                f"{name}: its last commit failed: {last.error} {error_name(last.error)}. The group"
+                " continues at the offsets of an earlier commit, or without one."
+            )
 
     def _report_missing(self, topics: Iterable[str]) -> None:
         for topic in set(topics) - self._missing:

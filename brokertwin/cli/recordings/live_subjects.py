@@ -34,7 +34,8 @@ def show_rows(
     if not found.findings and not any(found.rows.values()):
         raise UserError(
             f"The topics {prefix}.… have no {kind} {key}.",
-            "Check --live and the id. Rows without requests for a long time are deleted.",
+            "Check --live and the id. Rows without requests for a long time are deleted; the last"
+            " exchanges may still wait for later lines (`live --available-now`).",
         )
     for table, rows in found.rows.items():
         if as_json:

@@ -218,6 +218,11 @@ def _run(
     except QueryFailed as error:
         say(str(error))
         raise typer.Exit(1) from None
+    if query.is_available_now:
+        say(
+            "The last seconds of exchanges may still wait, because lines of another broker could"
+            " precede them: findings about them come with later lines."
+        )
 
 
 @contextmanager

@@ -16,11 +16,10 @@ from brokertwin.gateway.security.oauthbearer import ERROR_SEEN
 from brokertwin.gateway.security.oauthbearer import MECHANISM as OAUTHBEARER
 from brokertwin.gateway.security.scram import MECHANISMS, ClientExchange
 from brokertwin.kafka_io import tokens
-from brokertwin.kafka_io.kafka_clients import parse_jaas
+from brokertwin.kafka_io.kafka_clients import check_mechanism, parse_jaas
 from brokertwin.protocol.errors import Error, error_name
 
 PLAIN = "PLAIN"
-SUPPORTED = (PLAIN, *MECHANISMS, OAUTHBEARER)
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 
 
@@ -58,11 +57,7 @@ def login_of(properties: Mapping[str, str]) -> SaslLogin:
     mechanism = tokens.mechanism_of(properties)
     if mechanism == tokens.AWS_MSK_IAM:
         return SaslLogin(OAUTHBEARER, "the token", "", tokens.source_of(properties, {}))
-    if mechanism not in SUPPORTED:
-        raise UserError(
-            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SUPPORTED)}.",
-            "Set sasl.mechanism in the file of --kafka-config.",
-        )
+    check_mechanism(mechanism)
     options = parse_jaas(properties.get("sasl.jaas.config", ""))
     if mechanism == OAUTHBEARER:
         return SaslLogin(mechanism, "the token", "", tokens.source_of(properties, options))

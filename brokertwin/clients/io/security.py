@@ -11,19 +11,16 @@ Source: `ChannelBuilders`, `DefaultSslEngineFactory` in Kafka; KIP-651.
 
 import ssl
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.clients.io.sasl import SaslLogin, login_of
 from brokertwin.errors import UserError
-from brokertwin.gateway.security import key_stores
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_clients import ClientProperties, addresses_of
 
 Kafka = str | ClientProperties
 """host:port,… of listeners without TLS and SASL, or properties."""
 
-_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -35,13 +32,7 @@ class ClientSecurity(NamedTuple):
 
 
 def properties_of(kafka: Kafka) -> ClientProperties:
-    """Return properties with key and trust stores as PEM. Raises UserError."""
-    if isinstance(kafka, str):
-        return ClientProperties({"bootstrap.servers": kafka})
-    values = dict(kafka.values)
-    for store in ("ssl.truststore", "ssl.keystore"):
-        _make_pem(values, store)
-    return ClientProperties(values)
+    return ClientProperties({"bootstrap.servers": kafka}) if isinstance(kafka, str) else kafka
 
 
 def security_of(kafka: Kafka) -> ClientSecurity:
@@ -74,28 +65,6 @@ def protocol_of(properties: Mapping[str, str]) -> SecurityProtocol:
     except ValueError:
         protocols = ", ".join(SecurityProtocol)
         raise UserError(f"Invalid security.protocol {name}.", f"Use one of: {protocols}.") from None
-
-
-def _make_pem(values: dict[str, str], store: str) -> None:
-    """Replace a store of another type by PEM properties."""
-    location = values.get(f"{store}.location")
-    if location is None:
-        return
-    declared = values.get(f"{store}.type")
-    kind, data = key_stores.content(Path(location), store, declared.upper() if declared else None)
-    values[f"{store}.type"] = key_stores.PEM
-    password = values.pop(f"{store}.password", None)
-    if kind == key_stores.PEM:
-        return
-    found = key_stores.read(kind, data, store, password, values.get("ssl.key.password"))
-    del values[f"{store}.location"]
-    if store == "ssl.truststore":
-        values["ssl.truststore.certificates"] = found.trusted
-    else:
-        key, begin, chain = found.identity.partition(_CERTIFICATE)
-        values["ssl.keystore.key"] = key
-        values["ssl.keystore.certificate.chain"] = begin + chain
-        values["ssl.key.password"] = found.password
 
 
 def _set_versions(context: ssl.SSLContext, names: str) -> None:

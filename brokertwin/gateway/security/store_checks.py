@@ -24,9 +24,10 @@ from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
-from brokertwin.gateway.security import key_stores, principals
+from brokertwin.gateway.security import principals
 from brokertwin.gateway.security.der import oid, part, parts
-from brokertwin.gateway.security.key_stores import JKS, PEM, KeyStore, StoreEntry
+from brokertwin.kafka_io import key_stores
+from brokertwin.kafka_io.key_stores import JKS, PEM, KeyStore, StoreEntry
 
 ALLOW_NAMES, ALLOW_ALTERNATIVE = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 _CONFIG = "org.apache.kafka.common.config.ConfigException"

@@ -15,8 +15,9 @@ import structlog
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
-from brokertwin.gateway.security import cipher_suites, key_stores, secret_files, store_checks
-from brokertwin.gateway.security.key_stores import KeyStore
+from brokertwin.gateway.security import cipher_suites, secret_files, store_checks
+from brokertwin.kafka_io import key_stores
+from brokertwin.kafka_io.key_stores import KeyStore
 
 SETTINGS = frozenset(
     {

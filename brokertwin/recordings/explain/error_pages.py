@@ -4,13 +4,13 @@ A page there has an example of a recording of the repository, too (`tests/error_
 """
 
 import difflib
-import re
 from typing import Any
 
 from brokertwin.errors import UserError
+from brokertwin.patterns import later
 from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
-from brokertwin.recordings.formats.client_errors import OLDER_NAMES
+from brokertwin.recordings.formats import client_errors
 from brokertwin.recordings.rules import RULES, groups, producers, replicas
 
 __all__ = ["RULES", "code_of", "document", "index", "name_of", "page"]
@@ -26,64 +26,46 @@ TRANSACTIONS = (
     *(Error.INVALID_TRANSACTION_TIMEOUT, Error.TRANSACTIONAL_ID_NOT_FOUND),
 )
 
-
-EXCEPTIONS = {
-    "CorruptRecord": Error.CORRUPT_MESSAGE,
-    "RecordTooLarge": Error.MESSAGE_TOO_LARGE,
-    "MessageSizeTooLarge": Error.MESSAGE_TOO_LARGE,
-    "ControllerMoved": Error.STALE_CONTROLLER_EPOCH,
-    "RecordBatchTooLarge": Error.RECORD_LIST_TOO_LARGE,
-    "TopicExists": Error.TOPIC_ALREADY_EXISTS,
-    "InvalidConfiguration": Error.INVALID_CONFIG,
-    "InvalidReplicationAssignment": Error.INVALID_REPLICA_ASSIGNMENT,
-    "OutOfOrderSequence": Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    "DuplicateSequence": Error.DUPLICATE_SEQUENCE_NUMBER,
-    "InvalidPidMapping": Error.INVALID_PRODUCER_ID_MAPPING,
-    "InvalidTxnTimeout": Error.INVALID_TRANSACTION_TIMEOUT,
-    "DelegationTokenDisabled": Error.DELEGATION_TOKEN_AUTH_DISABLED,
-    "UnsupportedByAuthentication": Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-    "GroupNotEmpty": Error.NON_EMPTY_GROUP,
-}
-"""Exceptions of Java's and Python's clients that do not have the error's name."""
-
 OF_CLIENTS = {
     "COMMIT": (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH),
     "TIMEOUT": (Error.REQUEST_TIMED_OUT,),
 }
 """Exceptions that clients raise for several errors, or without one, by their letters."""
 
+_LOCAL = later(r"(?:ErrorCode\.)?Local[:_]|_[A-Z]|Application maximum poll interval")
+
 
 def code_of(name: str) -> int:
-    """The code of an error by its code or name, or by a client's exception.
+    """The code of an error by its code or name, or by a client's exception or text.
 
     Raises:
         UserError: there is no such error here.
     """
     by_name = {name_of(code): code for code in RULES}
     number = int(name) if name.lstrip("-").isdecimal() else None
-    code = number if number is not None else _by_letters().get(_letters(name))
+    code = number if number is not None else client_errors.of_exception(name)
+    if code is None:
+        code = client_errors.code_of(name)
     if code in RULES:
         return int(code)
-    plain = name.upper().replace("-", "_")
-    near = [
-        name_of(each) for each in OF_CLIENTS.get(_letters(name), ())
-    ] or difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
+    if _LOCAL.match(name):
+        raise UserError(
+            f"{name} is an error of librdkafka itself: no broker returns it.",
+            "If a consumer polls too rarely, `brokertwin audit` has the findings max-poll-exceeded,"
+            " member-came-back or member-dropped.",
+        )
+    near = [name_of(each) for each in OF_CLIENTS.get(client_errors.letters(name), ())]
+    if near:
+        raise UserError(
+            f"A client raises {name} for several errors, or without one.",
+            f"Explain {' or '.join(near)}. `brokertwin explain client ID FILE…` shows which one it"
+            " was.",
+        )
+    near = difflib.get_close_matches(name.upper().replace("-", "_"), by_name, NAMES_SHOWN)
     hint = "List all errors with: brokertwin explain error"
     raise UserError(
         f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
     )
-
-
-def _by_letters() -> dict[str, int]:
-    names = {**EXCEPTIONS, **OLDER_NAMES, **{name_of(code): code for code in RULES}}
-    return {_letters(name): int(code) for name, code in names.items()}
-
-
-def _letters(name: str) -> str:
-    """What is the same in an error's name and in that of a client's exception."""
-    *_, last = name.split(".")
-    letters = re.sub(r"[-_]", "", last).upper()
-    return re.sub(r"(?:FAILED|FAILURE)?(?:EXCEPTION|ERROR)$|(?:FAILED|FAILURE)$", "", letters)
 
 
 def document(code: int) -> dict[str, Any]:

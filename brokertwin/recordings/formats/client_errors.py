@@ -3,6 +3,8 @@
 Source: `rdkafka.c`, KafkaJS's `protocol/error.js`, Sarama's `errors.go`, franz-go's `kerr`.
 """
 
+from functools import cache
+
 from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 
@@ -217,11 +219,31 @@ OLDER_NAMES = {
 }
 """Names of librdkafka, and of Kafka before 2.6."""
 
+EXCEPTIONS = {
+    "CorruptRecord": Error.CORRUPT_MESSAGE,
+    "RecordTooLarge": Error.MESSAGE_TOO_LARGE,
+    "MessageSizeTooLarge": Error.MESSAGE_TOO_LARGE,
+    "ControllerMoved": Error.STALE_CONTROLLER_EPOCH,
+    "RecordBatchTooLarge": Error.RECORD_LIST_TOO_LARGE,
+    "TopicExists": Error.TOPIC_ALREADY_EXISTS,
+    "InvalidConfiguration": Error.INVALID_CONFIG,
+    "InvalidReplicationAssignment": Error.INVALID_REPLICA_ASSIGNMENT,
+    "OutOfOrderSequence": Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    "DuplicateSequence": Error.DUPLICATE_SEQUENCE_NUMBER,
+    "InvalidPidMapping": Error.INVALID_PRODUCER_ID_MAPPING,
+    "InvalidTxnTimeout": Error.INVALID_TRANSACTION_TIMEOUT,
+    "DelegationTokenDisabled": Error.DELEGATION_TOKEN_AUTH_DISABLED,
+    "UnsupportedByAuthentication": Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    "GroupNotEmpty": Error.NON_EMPTY_GROUP,
+}
+"""Exceptions of Java's and Python's clients that do not have the error's name."""
+
 _LONGEST_FIRST = sorted(
     ((start, code) for code, starts in TEXTS.items() for start in starts),
     key=lambda each: -len(each[0]),
 )
 _NAME = later(r"[A-Z][A-Z0-9_]+(?=$|[:.])")
+_ENDING = later(r"(?:FAILED|FAILURE)?(?:EXCEPTION|ERROR)$|(?:FAILED|FAILURE)$")
 _PREFIX = later(r"^(?:Broker|kafka server): ")
 
 
@@ -232,3 +254,20 @@ def code_of(text: str) -> Error | None:
         return OLDER_NAMES.get(name[0]) or Error.__members__.get(name[0]) or None
     text = _PREFIX.sub("", text, count=1)
     return next((code for start, code in _LONGEST_FIRST if text.startswith(start)), None)
+
+
+def of_exception(name: str) -> Error | None:
+    """The error by its name, or by a client's exception with or without its package."""
+    return _by_letters().get(letters(name))
+
+
+@cache
+def _by_letters() -> dict[str, Error]:
+    names = {**EXCEPTIONS, **OLDER_NAMES, **{each.name: each for each in Error}}
+    return {letters(name): error for name, error in names.items()}
+
+
+def letters(name: str) -> str:
+    """What is the same in an error's name and in that of a client's exception."""
+    *_, last = name.split(".")
+    return _ENDING.sub("", last.replace("-", "").replace("_", "").upper())

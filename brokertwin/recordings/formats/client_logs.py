@@ -31,7 +31,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import API_KEYS, METADATA
 from brokertwin.recordings.formats import client_refusals, java_text
 from brokertwin.recordings.formats.client_errors import code_of
-from brokertwin.recordings.formats.documents import NO_RESPONSE, Document, raw
+from brokertwin.recordings.formats.documents import NO_RESPONSE, UNKNOWN_API, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.older_names import Names, rename, renamed
 from brokertwin.recordings.formats.text_requests import BEFORE_MESSAGES
@@ -219,7 +219,7 @@ class Exchanges:
 
     def _has_sent(self, client: str, key: int) -> bool:
         """Whether the log has requests of a client, or of any if it is ""."""
-        return any(key == sent and client in ("", by) for by, sent in self._seen)
+        return any(key in (sent, UNKNOWN_API) and client in ("", by) for by, sent in self._seen)
 
     def _fail_alone(
         self, line: SourceLine, place: str, failure: _Failure, time: int, code: Error | None
@@ -812,11 +812,10 @@ def _sarama(text: str, _: bytes) -> Found:
 
 def _refusal(text: str, _: bytes) -> Found:
     refusal = client_refusals.refusal_in(text)
-    return (
-        _Failure(refusal.client, "", (API_KEYS[refusal.api],), refusal.said, refusal.number)
-        if refusal is not None
-        else None
-    )
+    if refusal is None:
+        return None
+    key = API_KEYS[refusal.api] if refusal.api else UNKNOWN_API
+    return _Failure(refusal.client, "", (key,), refusal.said, refusal.number)
 
 
 _READERS: tuple[Callable[[str, bytes], Found], ...] = (

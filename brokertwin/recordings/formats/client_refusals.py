@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
-from brokertwin.recordings.formats.client_errors import code_of
+from brokertwin.recordings.formats.client_errors import code_of, of_exception
 
 _NUMBERED = rb" [^\n]{0,300}[:,] ?\[\d+\] "
 _OF_JAVA = (
@@ -20,7 +20,8 @@ _OF_JAVA = (
     rb"|Offset ?[Cc]ommit failed|(?:Join|Sync|Leave)Group |Group coordinator lookup failed"
     rb"|(?:Consumer|Share)?GroupHeartbeat"
     rb"|Node -?\d+ was unable|Fetch (?:position|offset) |Received unknown topic|Got error produce"
-    rb"|Error while fetching metadata|The metadata response from the cluster reported)"
+    rb"|Transiting to (?:fatal|abortable) error|Error while fetching metadata"
+    rb"|The metadata response from the cluster reported)"
 )
 MARKS = (
     _OF_JAVA,
@@ -43,7 +44,7 @@ class Refusal(NamedTuple):
 
     Attributes:
         client: "" if the line does not name it.
-        api: name of the API.
+        api: name of the API; "" if the line does not tell it.
         said: name or text of the error.
         number: the correlation id; None if the line does not have it.
     """
@@ -109,6 +110,12 @@ _JAVA: _Forms = tuple(
         (r"Received unknown topic .* in Li", "LIST_OFFSETS", "UNKNOWN_TOPIC_OR_PARTITION"),
         (r"Attempt to fetch offsets .* failed due to (?P<said>[A-Z_]+)", "LIST_OFFSETS", ""),
         (r"Got error produce response .*Error: (?P<said>[A-Z_]+)", "PRODUCE", ""),
+        (
+            r"Transiting to .*CommitFailedException: Transaction offset Commit .*?: (?P<said>.*)",
+            "TXN_OFFSET_COMMIT",
+            "",
+        ),
+        (r"Transiting to \w+ error state due to (?P<exception>[\w.$]+)(?:: (?P<said>.*))?", "", ""),
         (r"Error while fetching metadata .* : \{.*?=(?P<said>[A-Z_]+)", "METADATA", ""),
         (r"The metadata response from .* : \{.*?=(?P<said>[A-Z_]+)", "METADATA", ""),
     )
@@ -144,6 +151,9 @@ _OTHERS: _Forms = tuple(
 )
 _CORRELATION = later(r"correlation id (\d+)")
 _NUMBER = later(r"(?:Error (?:- )?|^)(\d+)")
+_OF_CLIENTS = (Error.NETWORK_EXCEPTION, Error.UNSUPPORTED_VERSION)
+"""Errors that clients raise without a response."""
+
 _HEARTBEATS = {"": "CONSUMER", "Consumer": "CONSUMER", "Share": "SHARE"}
 
 
@@ -159,18 +169,31 @@ def refusal_in(text: str) -> Refusal | None:
         part = match.groupdict()
         if part.get("title") and not _is_titled(_name(part["said"]), part["title"]):
             continue
-        if not api:
+        if "heartbeat" in part:
             api = f"{_HEARTBEATS[part['heartbeat']]}_GROUP_HEARTBEAT"
         of = _CORRELATION.search(match[0])
         number = int(of[1]) if of is not None else None
         by = client[1] if client is not None else ""
-        return Refusal(by, api, said or _name(part["said"]), number)
+        if "exception" in part:
+            said = _raised(part["exception"], part["said"] or "")
+        else:
+            said = said or _name(part["said"])
+        return Refusal(by, api, said, number)
     return None
 
 
 def _is_titled(name: str, title: str) -> bool:
     """Whether kafka-go's title has a word of the error's name: another program numbers others."""
     return not {*title.upper().split()}.isdisjoint(name.split("_"))
+
+
+def _raised(exception: str, said: str) -> str:
+    """The text or the name of a broker's error that is raised; "" for one of the client itself."""
+    error = of_exception(exception)
+    if error is None or error in _OF_CLIENTS:
+        return ""
+    older = Error.INVALID_PRODUCER_EPOCH  # Kafka before 2.7 raises ProducerFencedException for it
+    return said if code_of(said) in (error, older) else error.name
 
 
 def _name(said: str) -> str:

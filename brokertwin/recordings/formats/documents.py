@@ -34,6 +34,9 @@ METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_
 _OF_CONTROLLERS = keys_with(Trait.KRAFT_ONLY)
 
 NO_API = -1
+UNKNOWN_API = -2
+"""Key of a request that a client's log does not name."""
+
 NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
 """Header and body of a closed connection."""
 
@@ -203,6 +206,8 @@ def api_name(key: int) -> str:
     """Return the API name in the request log, or its key if no Kafka up to 4.3.1 has it."""
     if key == NO_API:
         return END
+    if key == UNKNOWN_API:
+        return "unknown API"
     kafka_api = KAFKA_APIS.get(key)
     return kafka_api.name if kafka_api is not None else REMOVED_APIS.get(key, str(key))
 

@@ -37,8 +37,8 @@ _CLIENT = (
     f" For the rest, {_RECORD}"
 )
 _JAVA = (
-    "If it reports refusals, `brokertwin explain client` shows them. It shows all requests if"
-    " org.apache.kafka.clients.NetworkClient is at DEBUG."
+    "Of these lines, `brokertwin explain client` reads those of Kafka's own client about refused"
+    " requests, and all requests if org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
 )
 _BATCHES = (
@@ -112,7 +112,7 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         "log of a Go client",
         (
-            "It is of one client. If it reports refusals, `brokertwin explain client` shows them."
+            "Of these lines, `brokertwin explain client` reads those about refused requests."
             f" For the rest, {_RECORD}"
         ),
         (rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",),

@@ -157,6 +157,8 @@ def _deviation(each: Deviation) -> str:
         rows.append(("request", f"<pre>{escape(request_name)} {escape(printable(body))}</pre>"))
     if each.ended:
         rows.append(("ended", escape(each.ended)))
+    if each.prepared:
+        rows.append(("prepared by", escape(each.prepared)))
     if each.note:
         rows.append(("note", escape(each.note)))
     inner = "".join(f"<dt>{name}<dd>{value}" for name, value in rows)

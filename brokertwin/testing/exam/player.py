@@ -12,7 +12,7 @@ from brokertwin.clients.io.blocking import (
     decoded,
 )
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.protocol.errors import error_name
+from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings.replay.comparison import ABSENT
 from brokertwin.testing.exam.bodies import (
     CLIENT_ID,
@@ -26,6 +26,14 @@ from brokertwin.testing.exam.model import RETRIED, Do, Observation, Scenario, St
 from brokertwin.testing.exam.normal import Normalizer
 from brokertwin.testing.exam.site import Site
 from brokertwin.wording import counted
+
+PREPARING = frozenset(
+    {
+        *(Error.NONE, Error.MEMBER_ID_REQUIRED, Error.REBALANCE_IN_PROGRESS),
+        *(Error.INCONSISTENT_GROUP_PROTOCOL, Error.UNKNOWN_MEMBER_ID),
+    }
+)
+"""Codes that Kafka, too, returns to preparations."""
 
 POLL_S = 0.05
 RESTART_S = 3.0
@@ -54,12 +62,14 @@ class Played(NamedTuple):
         exchanges: request of each observation; None for bytes and connections.
         ended: why the scenario stopped before its last step; None if it did not.
         elapsed_s: duration.
+        refused: the first preparation that Kafka accepts and the broker refused, with its error.
     """
 
     observations: list[Observation]
     exchanges: list[ExamExchange | None]
     ended: "Ended | None"
     elapsed_s: float
+    refused: str = ""
 
 
 class Ended(NamedTuple):
@@ -115,7 +125,8 @@ def play(scenario: Scenario, site: Site, prefix: str, patience: float = 1.0) -> 
         ended = player.run()
     finally:
         player.close()
-    return Played(player.observations, player.exchanges, ended, time.monotonic() - began)
+    elapsed_s = time.monotonic() - began
+    return Played(player.observations, player.exchanges, ended, elapsed_s, player.refused)
 
 
 class Player:
@@ -124,6 +135,7 @@ class Player:
         nodes = [site.home, *(node for node in nodes if node != site.home)]
         self.observations: list[Observation] = []
         self.exchanges: list[ExamExchange | None] = []
+        self.refused = ""
         self._scenario, self._site = scenario, site
         self._limit_s = scenario.limit_s * patience
         self._deadline = time.monotonic() + self._limit_s
@@ -187,6 +199,9 @@ class Player:
             normal = self._normal.response(response, view)
             self.observations.append(Observation(label, response=normal))
             self.exchanges.append(ExamExchange(step.api, step.version, body, response))
+        elif not self.refused and step.until is None and (failed := codes(response) - PREPARING):
+            code = min(failed)
+            self.refused = f"{step.api}: got {code} {error_name(code)}"
 
     def _called(self, step: Step, body: Any) -> Any:
         connection, until = self._connection(step), step.until

@@ -357,11 +357,12 @@ def printable(text: str) -> str:
 
 
 def described(deviation: Deviation) -> str:
-    if deviation.ended and deviation.path == ENDED:
-        return str(deviation.got)
-    expected, got = (shown(deviation.path, each) for each in (deviation.expected, deviation.got))
-    text = f"{deviation.step}: {deviation.path}: expected {expected}, got {got}"
-    return f"{text}, {deviation.ended}" if deviation.ended else text
+    path, ended = deviation.path, deviation.ended
+    expected, got = (shown(path, each) for each in (deviation.expected, deviation.got))
+    text = f"{deviation.step}: {path}: expected {expected}, got {got}"
+    if ended:
+        text = str(deviation.got) if path == ENDED else f"{text}, {ended}"
+    return f"{text}, prepared by {deviation.prepared}" if deviation.prepared else text
 
 
 def shown(path: str, value: Any) -> str:

@@ -46,6 +46,7 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
         request: the request's body, with bytes as text.
         note: the version note that explains it.
         ended: the scenario stopped here: what happened.
+        prepared: a refused preparation of the scenario, from which the deviation may come.
     """
 
     step: str
@@ -58,6 +59,7 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
     request: Any = None
     note: str = ""
     ended: str = ""
+    prepared: str = ""
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,6 +119,8 @@ def judged(
     if is_user and (reason := _denied(scenario, played)):
         return not_played(subject, scenario, Outcome.NOT_ASKED, reason)
     deviations = [_noted(each, scenario.name, notes) for each in _deviations(scenario, played)]
+    if played.refused:
+        deviations = [_prepared(each, played.refused) for each in deviations]
     outcome = Outcome.AGREES
     if deviations:
         is_explained = all(each.note for each in deviations)
@@ -124,6 +128,12 @@ def judged(
     return Result(
         *_described(subject, scenario), outcome, deviations, elapsed_s=round(played.elapsed_s, 3)
     )
+
+
+def _prepared(deviation: Deviation, refused: str) -> Deviation:
+    """Count a deviation as a refused request: what followed says nothing about data."""
+    worst = max(deviation.severity, ExamSeverity.CLIENTS, key=list(ExamSeverity).index)
+    return msgspec.structs.replace(deviation, severity=worst, prepared=refused)
 
 
 def _denied(scenario: Scenario, played: Played) -> str:

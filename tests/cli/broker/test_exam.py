@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
-from tests.exam.planted import planted, put
+from tests.exam.planted import Plant, planted, put
 from tests.support.gateways import Running, running_gateway
 from tests.support.sources import ROOT
 
@@ -58,6 +58,16 @@ def test_a_deviation_has_the_exit_code_of_its_severity_unless_it_is_known(
         printed = run(*options, "--out", str(known), code=5)
         assert "txn_commit (loses or duplicates data)" in printed
         assert "(known)" in run(*options, "--baseline", str(known))
+
+
+def test_a_refused_preparation_is_named_and_says_nothing_about_data(gateway: Running) -> None:
+    refused = {"errorCode": 31, "producerId": -1, "producerEpoch": -1}
+    plant = Plant("InitProducerId", "is refused", lambda body: {**body, **refused})
+    with planted(gateway.addresses[1], plant) as broker:
+        options = [f"{broker.host}:{broker.port}", "--only", "idem_duplicates_of_last", "--yes"]
+        printed = run(*options, code=4)
+    assert "idem_duplicates_of_last_five (breaks clients)" in printed
+    assert "got 14, prepared by InitProducerId: got 31 CLUSTER_AUTHORIZATION_FAILED" in printed
 
 
 def test_the_example_for_ci_compares_with_a_baseline_and_writes_its_reports(

@@ -46,7 +46,12 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "rows"), [((), 1), (("--set", "brokertwin.internal.logs=false"), 0)]
+    ("words", "rows"),
+    [
+        ((), 1),
+        (("--control-listen", "0"), 1),
+        (("--set", "brokertwin.internal.logs=false"), 0),
+    ],
 )
 def test_internal_topics_are_written_unless_that_is_switched_off(
     words: tuple[str, ...], rows: int

@@ -12,6 +12,7 @@ import pytest
 
 from brokertwin.cli.clients import consume
 from brokertwin.errors import UserError
+from brokertwin.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.console import brokertwin, command
 from tests.support.gateways import Running, running_gateway
@@ -181,6 +182,22 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     with gateway.client() as client:
         response = client.call("OFFSET_FETCH", 9, groupId="left", name=topic, partitionIndexes=[1])
     assert response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] in (3, 4)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_refused_last_commit_is_reported(protocol: str) -> None:
+    with KafkaBroker(topics=["orders"]) as broker:
+        broker.produce("orders", "1", "2")
+        words = ("consume", "orders", "--group", "g", "--from-beginning", "--timeout", 0.5)
+        words = (*words, "--protocol", protocol, "--bootstrap", broker.bootstrap)
+        broker.fail_next("OFFSET_COMMIT", "NOT_COORDINATOR")
+        refused = brokertwin(*words)
+        assert (refused.returncode, refused.stdout) == (1, "1\n2\n")
+        assert "member 1: its last commit failed: 16 NOT_COORDINATOR." in refused.stderr
+        assert broker.committed_offsets("g") == {}
+        again = brokertwin(*words)
+        assert (again.returncode, again.stdout) == (0, "1\n2\n")
+        assert broker.committed_offsets("g") == {("orders", 0): 2}
 
 
 def test_missing_topics_partitions_and_files_are_reported(

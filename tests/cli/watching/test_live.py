@@ -2,10 +2,13 @@
 
 import json
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import UTC
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,11 +19,13 @@ from confluent_kafka.cimpl import NewPartitions
 from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
+from brokertwin.cli.watching import live
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import consumer, first_and_end, read_all
 from brokertwin.kafka_io.topics import TopicSpec
 from brokertwin.streaming.checkpoint import checkpoint_log
-from brokertwin.streaming.live import tables
+from brokertwin.streaming.checkpoint.snapshot_times import Interval
+from brokertwin.streaming.live import runner, tables
 from brokertwin.streaming.live.modes import KeyMode
 from tests.support import audits
 from tests.support.commands import WAIT_S, Commands, kill_tree
@@ -207,3 +212,22 @@ def test_wrong_options_are_rejected() -> None:
         assert message in str(called.exception)
     called = CliRunner().invoke(app, ["live", "--topic", "a", "--topic", "b=a"])
     assert "--topic names a twice" in str(called.exception)
+
+
+def test_an_unreachable_kafka_leaves_no_checkpoint(tmp_path: Path) -> None:
+    words = ("--topic", "a", "--bootstrap", "localhost:1", "--checkpoint", f"{tmp_path}/checkpoint")
+    called = CliRunner().invoke(app, ["live", *words])
+    assert "Kafka at localhost:1 did not respond" in str(called.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_to_the_end_says_that_the_last_exchanges_may_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "run", lambda *_, **__: None)
+    watched: Any = SimpleNamespace(pulse=SimpleNamespace(beat=None), found=None)
+    how = live._How(Path("tables"), Interval(batches=1), 90, UTC, as_json=True)
+    for is_available_now in (False, True):
+        query: Any = SimpleNamespace(is_available_now=is_available_now)
+        live._run(query, query, how, threading.Event(), watched)
+        assert ("exchanges may still wait" in capsys.readouterr().err) is is_available_now

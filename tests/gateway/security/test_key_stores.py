@@ -13,11 +13,12 @@ from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
-from brokertwin.gateway.security import key_stores, store_checks
+from brokertwin.gateway.security import store_checks
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.gateway.security.tls import LOOKS_EVERY_S, Tls
+from brokertwin.kafka_io import key_stores
 from brokertwin.kafka_io.java import java_executable
 from brokertwin.protocol.errors import Error
 from tests.support.certificates import Authority, Identity, hidden, of_pkcs12

@@ -48,10 +48,15 @@ def test_every_page_is_reached_from_the_list() -> None:
         ("TopicAuthorizationException", 29),
         ("TopicAuthorizationFailedError", 29),
         ("NetworkException", 13),
+        ("Broker: Unknown member", 25),
+        ("The coordinator is not aware of this member.", 25),
     ],
 )
 def test_an_error_by_its_name_or_by_that_of_an_exception(name: str, code: int) -> None:
     assert error_pages.code_of(name) == code
+
+
+RARELY = "If a consumer polls too rarely, `brokertwin audit` has the findings max-poll-exceeded"
 
 
 @pytest.mark.parametrize(
@@ -59,9 +64,12 @@ def test_an_error_by_its_name_or_by_that_of_an_exception(name: str, code: int) -
     [
         (
             "org.apache.kafka.clients.consumer.CommitFailedException",
-            "Did you mean UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or STALE_MEMBER_EPOCH?",
+            "Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or STALE_MEMBER_EPOCH. `brokertwin",
         ),
-        ("TimeoutException", "Did you mean REQUEST_TIMED_OUT?"),
+        ("TimeoutException", "Explain REQUEST_TIMED_OUT. `brokertwin explain client ID"),
+        ("Local: Maximum application poll interval (max.poll.interval.ms) exceeded", RARELY),
+        ("Local_MaxPollExceeded", RARELY),
+        ("_MAX_POLL_EXCEEDED", RARELY),
         ("UNKNOWN_MEMBER", "Did you mean UNKNOWN_MEMBER_ID or "),
         ("FAILED", "List all errors with: brokertwin explain error"),
     ],

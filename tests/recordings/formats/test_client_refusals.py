@@ -11,6 +11,7 @@ from brokertwin.recordings.formats import client_logs, client_refusals
 
 G = "Generation{generationId=13, memberId='m-1', protocol='range'}"
 C = "[Consumer clientId=reader-a, groupId=parcels]"
+P = "[Producer clientId=reader-a, transactionalId=billing]"
 LINES = """\
 HEARTBEAT 27 | C Attempt to heartbeat failed since group is rebalancing
 HEARTBEAT 25 | C Attempt to heartbeat failed for since member id consumer-1-x is not valid.
@@ -71,6 +72,30 @@ none | C Got error produce response with correlation id 4928 on topic-partition 
 METADATA 5 | C Error while fetching metadata with correlation id 1 : {orders=LEADER_NOT_AVAILABLE}
 METADATA 3 | C The metadata response from the cluster reported a recoverable issue with \
 correlation id 3 : {orders=UNKNOWN_TOPIC_OR_PARTITION}
+unknown API 90 | P Transiting to fatal error state due to \
+org.apache.kafka.common.errors.ProducerFencedException: There is a newer producer with the same \
+transactionalId which fences the current one.
+unknown API 47 | P Transiting to fatal error state due to \
+org.apache.kafka.common.errors.ProducerFencedException: Producer attempted an operation with an \
+old epoch. Either there is a newer producer with the same transactionalId, or the producer's \
+transaction has been expired by the broker.
+unknown API 47 | P Transiting to abortable error state due to \
+org.apache.kafka.common.errors.InvalidProducerEpochException: Producer attempted to produce with \
+an old epoch.
+unknown API 49 | P Transiting to fatal error state due to \
+org.apache.kafka.common.errors.InvalidPidMappingException: The producer attempted to use a \
+producer id which is not currently assigned to its transactional id.
+unknown API 53 | P Transiting to fatal error state due to \
+org.apache.kafka.common.errors.TransactionalIdAuthorizationException
+TXN_OFFSET_COMMIT 22 | P Transiting to abortable error state due to \
+org.apache.kafka.clients.consumer.CommitFailedException: Transaction offset Commit failed due to \
+consumer group metadata mismatch: Specified group generation id is not valid.
+none | P Transiting to fatal error state due to \
+org.apache.kafka.common.errors.UnsupportedVersionException: The broker does not support METADATA
+none | P Transiting to abortable error state due to \
+org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for orders-0:120000 ms has \
+passed since batch creation
+none | P Transiting to abortable error state due to java.lang.IllegalStateException: closed
 none | C (Re-)joining group
 none | C Successfully joined group with generation {G}
 none | C Group coordinator b:1 (id: 2147483646 rack: null) is unavailable or invalid due to \
@@ -99,15 +124,15 @@ Unknown Topic Or Partition
 FETCH 1 | the kafka reader is reading before the first offset for partition 0 of orders, skipping
 none | Failed to join group g1: EOF
 """
-"""The refusal, and the message; C is the client's name in it, {G} a generation."""
+"""The refusal, and the message; C or P is the client in it, {G} a generation."""
 
 
 @pytest.mark.parametrize("line", LINES.splitlines())
 def test_a_refusal_in_words(tmp_path: Path, line: str) -> None:
     refused, said = line.split(" | ", 1)
-    client = "reader-a" if said.startswith("C ") else "unnamed"
-    said = said.replace("{G}", G)
-    said = said.replace("C ", f"{C} ", 1) if client == "reader-a" else said
+    by = {"C ": C, "P ": P}.get(said[:2], "")
+    client = "reader-a" if by else "unnamed"
+    said = by + said.replace("{G}", G)[1 if by else 0 :]
     file = tmp_path / "client.log"
     file.write_text(f"2026-11-20 09:12:05.412  INFO 7 --- [c-1] o.a.k.X : {said}\n")
     if refused == "none":
@@ -156,7 +181,7 @@ def test_a_log_without_refusals_is_not_sent_to_the_same_command(tmp_path: Path) 
     file.write_text(f"2026-11-20 09:12:05.412 WARN {C} consumer poll timeout has expired.\n")
     with pytest.raises(UserError) as raised:
         _clients(Where(files=[file]), "reader-a")
-    assert raised.value.hint.startswith("If it reports refusals, `brokertwin explain client`")
+    assert raised.value.hint.startswith("Of these lines, `brokertwin explain client` reads")
 
 
 def test_a_log_without_groups_names_none(tmp_path: Path) -> None:

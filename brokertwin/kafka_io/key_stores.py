@@ -16,7 +16,7 @@ import hmac
 import secrets
 import ssl
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +34,7 @@ TYPES = (PEM, PKCS12, JKS)
 STORE_BYTES_MAX = 16 * 1024 * 1024
 """Maximum size of a store file."""
 
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
 _TYPED_CERTIFICATES = 2  # first version whose certificates have a type
@@ -59,6 +60,41 @@ class KeyStore(NamedTuple):
     password: str
     trusted: str
     entries: tuple[StoreEntry, ...] = ()
+
+
+def as_pem(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return a client's properties with PKCS12 and JKS stores replaced by PEM texts.
+
+    Raises:
+        UserError: as `content` and `read`, or a store lacks what it is for.
+    """
+    values = dict(properties)
+    for store in ("ssl.truststore", "ssl.keystore"):
+        if location := values.get(f"{store}.location"):
+            _make_pem(values, store, location)
+    return values
+
+
+def _make_pem(values: dict[str, str], store: str, location: str) -> None:
+    declared = values.get(f"{store}.type")
+    kind, data = content(Path(location), store, declared.upper() if declared else None)
+    values[f"{store}.type"] = PEM
+    password = values.pop(f"{store}.password", None)
+    if kind == PEM:
+        return
+    found = read(kind, data, store, password, values.get("ssl.key.password"))
+    del values[f"{store}.location"]
+    is_trust = store == "ssl.truststore"
+    if not (found.trusted if is_trust else found.identity):
+        what = "certificate of an authority" if is_trust else "private key"
+        raise UserError(f"{store}.location {location} has no {what}.")
+    if is_trust:
+        values["ssl.truststore.certificates"] = found.trusted
+    else:
+        key, begin, chain = found.identity.partition(_CERTIFICATE)
+        values["ssl.keystore.key"] = key
+        values["ssl.keystore.certificate.chain"] = begin + chain
+        values["ssl.key.password"] = found.password
 
 
 def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
@@ -119,13 +155,13 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
     except _HiddenKeyError:
         raise UserError(
             f"Cannot decrypt the key in the {kind} store of {name}.location.",
-            "Set ssl.key.password in the file of --broker-config.",
+            "Set ssl.key.password.",
         ) from None
     except (ValueError, struct.error, EOFError):
         raise UserError(
             f"Cannot open the {kind} store of {name}.location: it is damaged, or the password is"
             " wrong.",
-            f"Set {name}.password in the file of --broker-config.",
+            f"Set {name}.password.",
         ) from None
 
 
