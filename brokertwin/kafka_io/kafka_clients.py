@@ -117,6 +117,11 @@ class ClientProperties:
         """`bootstrap.servers`: host:port, separated by commas."""
         return self.values["bootstrap.servers"]
 
+    @property
+    def protocol(self) -> str:
+        """`security.protocol`; Kafka's default is PLAINTEXT."""
+        return self.values.get("security.protocol", PROTOCOLS[0]).upper()
+
     def for_spark(self) -> dict[str, str]:
         """Return options for `spark.readStream.format("kafka")` and the sink."""
         return {f"kafka.{name}": value for name, value in _connection(self.values).items()}
@@ -135,7 +140,7 @@ class ClientProperties:
         Raises:
             UserError: a store cannot be read.
         """
-        if "SSL" not in self.values.get("security.protocol", "PLAINTEXT").upper():
+        if "SSL" not in self.protocol:
             return None
         try:
             return _ssl_context(self._with_pem())

@@ -224,11 +224,16 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
         except KafkaException as error:
             why = login_error(client) or (error.args[0].str() if timeout_s > LOGIN_S else None)
             if why is not None:
-                raise UserError(
-                    f"Kafka at {client.bootstrap} did not respond: {why}.",
-                    "Check that it is running, and check its address and --kafka-config.",
-                ) from None
+                raise no_response(client, why) from None
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
+
+
+def no_response(client: ClientProperties, why: str) -> UserError:
+    return UserError(
+        f"Kafka at {client.bootstrap} did not respond: {why}.",
+        f"Check that the listener at this address is {client.protocol}, and check --kafka-config"
+        " and the network.",
+    )
 
 
 def topic_id(admin: AdminClient, name: str) -> str:

@@ -30,7 +30,13 @@ from brokertwin.kafka_io.topic_reader import (
     read_all,
     when_there,
 )
-from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
+from brokertwin.kafka_io.topics import (
+    KAFKA_TIMEOUT_S,
+    admin_client,
+    existing,
+    login_error,
+    no_response,
+)
 from brokertwin.offsets.history import CoordinatorRow
 from brokertwin.offsets.plan import ClusterOffsets, OffsetStep
 from brokertwin.offsets.share_progress import ShareProgress, lag
@@ -200,10 +206,11 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets
         groups.setdefault(key.group, []).append(key)
     try:
         logs = _logs(admin, places)
+        # before the consumer, which takes a missing permission for a timeout
+        with_members = {group for group in groups if _has_members(admin, group)}
         committed: dict[OffsetKey, int] = {}
         for keys in groups.values():
             committed |= _committed(client, keys)
-        with_members = {group for group in groups if _has_members(admin, group)}
     except KafkaException as error:
         raise _refused(client, error) from None
     for group, (kind, state) in _kinds(client, groups.keys() - with_members).items():
@@ -372,7 +379,10 @@ def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[Offs
 
 def _has_members(admin: AdminClient, group: str) -> bool:
     try:
-        return bool(_only(admin.describe_consumer_groups([group])).members)
+        described = when_there(
+            lambda: _only(admin.describe_consumer_groups([group])), NO_COORDINATOR_YET
+        )
+        return bool(described.members)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return False
@@ -406,9 +416,8 @@ def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
 
 
 def _refused(client: ClientProperties, error: KafkaException) -> UserError:
-    login_failure = login_error(client) if error.args[0].code() in NO_RESPONSE else None
-    if login_failure is not None:
-        return UserError(f"Kafka at {client.bootstrap} did not respond: {login_failure}.")
+    if error.args[0].code() in NO_RESPONSE:
+        return no_response(client, login_error(client) or error.args[0].str())
     return UserError(
         f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
         "Check the user's ACLs: Describe on the topics and groups, and Read on both to commit.",

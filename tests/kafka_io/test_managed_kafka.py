@@ -4,7 +4,7 @@ import base64
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +13,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
-from brokertwin.kafka_io import tokens
+from brokertwin.kafka_io import tokens, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.offsets import group_offsets
 from brokertwin.settings import Settings
@@ -130,6 +130,21 @@ def test_certificate_errors_name_javas_properties(gateway: Running, tmp_path: Pa
         with pytest.raises(UserError, match=message) as error:
             list(group_offsets.rows(ClientProperties(values), {}))
         assert "ssl.ca" not in str(error.value)
+
+
+@pytest.mark.parametrize("ask", [group_offsets.cluster_id, lambda c: group_offsets.found(c, ())])
+def test_a_listener_of_another_protocol_does_not_respond(
+    ask: Callable[[ClientProperties], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses nothing, so the user's ACLs are not to blame."""
+    for module in (group_offsets, topics):
+        monkeypatch.setattr(module, "KAFKA_TIMEOUT_S", 3)
+    with running_gateway() as running:
+        values = {"bootstrap.servers": running.bootstrap, "security.protocol": "SSL"}
+        with pytest.raises(UserError, match="did not respond: ") as error:
+            ask(ClientProperties(values))
+    assert "the listener at this address is SSL" in error.value.hint
+    assert "ACL" not in str(error.value)
 
 
 def test_a_wrong_password_is_one_sentence(
