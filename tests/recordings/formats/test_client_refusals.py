@@ -96,6 +96,9 @@ none | P Transiting to abortable error state due to \
 org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for orders-0:120000 ms has \
 passed since batch creation
 none | P Transiting to abortable error state due to java.lang.IllegalStateException: closed
+none | P Transiting to abortable error state due to \
+org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088 bytes when \
+serialized which is larger than 1048576, which is the value of the max.request.size configuration.
 none | C (Re-)joining group
 none | C Successfully joined group with generation {G}
 none | C Group coordinator b:1 (id: 2147483646 rack: null) is unavailable or invalid due to \
