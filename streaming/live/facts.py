@@ -236,7 +236,9 @@ def learned(
         has_alters |= each.line.api == "ALTER_PARTITION"
     for what, key, value in _facts_of(source, new, facts, now, is_partial):
         yield FactRow(cluster, what, key, value, new.last)
-    judges = has_alters or new.presences or 1 in new.min_isr.values()
+    judges = has_alters or any(
+        each.presences or 1 in each.min_isr.values() for each in (new, facts.known)
+    )
     if judges and not facts.judged_at:
         yield FactRow(cluster, "judged", "", now)
 

@@ -4,6 +4,7 @@ A page there has an example of a recording of the repository, too (`tests/error_
 """
 
 import difflib
+import re
 from typing import Any
 
 from brokertwin.errors import UserError
@@ -42,8 +43,8 @@ def code_of(name: str) -> int:
         UserError: there is no such error here.
     """
     by_name = {name_of(code): code for code in RULES}
-    number = int(name) if name.lstrip("-").isdecimal() else None
-    code = number if number is not None else client_errors.of_exception(name)
+    number = int(name) if re.fullmatch(r"-?\d+", name) else None
+    code = number if number is not None else client_errors.of_exception(name.partition(":")[0])
     if code is None:
         code = client_errors.code_of(name)
     if code in RULES:

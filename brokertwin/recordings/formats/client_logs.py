@@ -232,6 +232,10 @@ class Exchanges:
         said, at = self._alone.get((client, key), (None, 0))
         if said == refused and time - at < AGAIN_MS:
             return
+        if key == UNKNOWN_API and any(
+            by == client and time - at < AGAIN_MS for (by, _), (_, at) in self._alone.items()
+        ):
+            return  # the state that follows from it
         self._alone[client, key] = refused, time
         broker = _number_at_end(failure.place)
         number, version = failure.number, UNKNOWN_VERSION

@@ -42,6 +42,7 @@ def test_every_page_is_reached_from_the_list() -> None:
         ("unknown-member-id", 25),
         ("UnknownMemberIdException", 25),
         ("org.apache.kafka.common.errors.NotLeaderOrFollowerException", 6),
+        ("org.apache.kafka.common.errors.ProducerFencedException: There is a newer one", 90),
         ("NotLeaderForPartitionError", 6),
         ("NOT_LEADER_FOR_PARTITION", 6),
         ("InvalidPidMappingException", 49),

@@ -179,6 +179,19 @@ def test_refusals_with_other_correlation_ids_are_others(tmp_path: Path) -> None:
     assert [[each.code for each in entry.refused] for entry in story] == [[6], [6]]
 
 
+def test_the_state_that_follows_from_a_refusal_is_no_other_one(tmp_path: Path) -> None:
+    failed = "Got error produce response with correlation id 7 on topic-partition o-0. Error:"
+    entered = "Transiting to fatal error state due to org.apache.kafka.common.errors"
+    file = tmp_path / "client.log"
+    file.write_text(
+        f"2026-11-20 09:12:05.412 WARN {C} {failed} INVALID_PRODUCER_EPOCH\n"
+        f"2026-11-20 09:12:05.415 ERROR {C} {entered}.ProducerFencedException: There is a newer"
+        " producer with the same transactionalId which fences the current one.\n"
+    )
+    story = _clients(Where(files=[file]), "reader-a").story()
+    assert [[each.code for each in entry.refused] for entry in story] == [[47]]
+
+
 def test_a_log_without_refusals_is_not_sent_to_the_same_command(tmp_path: Path) -> None:
     file = tmp_path / "client.log"
     file.write_text(f"2026-11-20 09:12:05.412 WARN {C} consumer poll timeout has expired.\n")

@@ -222,6 +222,14 @@ def test_of_too_many_facts_those_shown_first_are_forgotten(monkeypatch: pytest.M
     assert [*facts.known.topics] == ["T2", "T3", "T4"]
 
 
+def test_a_former_topic_of_facts_is_judged_by_the_settings_it_has() -> None:
+    facts = ClusterFacts()
+    facts.add(FactRow("shop", "min-isr", "orders", 1, NOW))
+    (judged,) = [row for row in learned("shop", "x/0", [], facts, NOW) if row.what == "judged"]
+    facts.add(judged)
+    assert facts.judges_replicas(NOW + 1)
+
+
 def test_all_tasks_of_the_first_micro_batch_with_a_controller_leave_the_same_parts_out() -> None:
     facts = ClusterFacts()
     for now in (NOW, NOW + 10, NOW + 20):
