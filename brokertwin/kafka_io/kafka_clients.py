@@ -169,8 +169,12 @@ class ClientProperties:
         return sentences
 
     def _with_pem(self) -> dict[str, str]:
-        """Return the connection properties with stores as only Java reads them in PEM."""
-        return key_stores.as_pem(_connection(self.values))
+        """Return the connection properties with stores as only Java reads them in PEM.
+
+        Without TLS stores are not read, as in Java.
+        """
+        connection = _connection(self.values)
+        return key_stores.as_pem(connection) if "SSL" in self.protocol else connection
 
 
 def client_properties(settings: Settings) -> ClientProperties:

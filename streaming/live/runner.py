@@ -97,8 +97,8 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
         if name not in there:
             raise UserError(f"Kafka has no topic {name}.", "Check --topic and --bootstrap.")
     with facts.locked(query.checkpoint, FIXED):
-        fix(query)
         torn_logs.mend(query.checkpoint, say)
+        fix(query)
         wanted = {query.topic(spec.name): spec for spec in plan.specs()}
         topics.create_missing(admin, wanted, there, say)
         _check_topics(query)

@@ -145,7 +145,7 @@ def test_properties_without_effect_are_named_in_a_warning() -> None:
 @pytest.mark.parametrize("store", ["ssl.truststore", "ssl.keystore"])
 @pytest.mark.parametrize("kind", ["PEM", "JKS"])
 def test_a_missing_store_is_named(store: str, kind: str) -> None:
-    values = {f"{store}.location": "/x/none", f"{store}.type": kind}
+    values = {f"{store}.location": "/x/none", f"{store}.type": kind, "security.protocol": "SSL"}
     for convert in (ClientProperties.for_confluent, ClientProperties.for_kafka_python):
         with pytest.raises(UserError) as refused:
             convert(ClientProperties(values))
@@ -171,9 +171,15 @@ def test_a_store_without_what_it_is_for_is_rejected(
         content = trust_store(authority, "secret")
     file.write_bytes(content)
     values = {f"ssl.{store}.location": str(file), f"ssl.{store}.password": "secret"}
+    values["security.protocol"] = "SSL"
     for convert in (ClientProperties.for_confluent, ClientProperties.for_kafka_python):
         with pytest.raises(UserError, match=message):
             convert(ClientProperties(values))
+
+
+def test_stores_are_not_read_without_tls() -> None:
+    values = {"security.protocol": "SASL_PLAINTEXT", "ssl.truststore.location": "/x/none"}
+    assert ClientProperties(values).for_confluent()
 
 
 def test_secrets_are_not_shown() -> None:

@@ -21,7 +21,7 @@ from brokertwin.cli.options import (
     selected_cluster,
     settings_of,
 )
-from brokertwin.cli.output import out, progress_bars, show_json, show_table
+from brokertwin.cli.output import out, progress_bars, show_json, show_table, warn
 from brokertwin.cli.recordings.recordings import Job, SendResult, check_responses, hand_over
 from brokertwin.errors import UserError
 from brokertwin.state.core.packs import PACK_EVENTS_MAX
@@ -220,7 +220,8 @@ def _recording(
 
     if STDIN in files:
         raise UserError(FROM_STDIN, STDIN_HINT)
-    history = recording.read(files, FileReading(broker)).of_clients().with_id_prefix(id_prefix)
+    reading = FileReading(broker, warn=warn)
+    history = recording.read(files, reading).of_clients().with_id_prefix(id_prefix)
     for line in history.broken:
         tally.refuse(line.place, "not an exchange", line.reason)
     tally.refused.update({str(Reason.CLUSTERS_OWN): sum(history.left_out.values())})

@@ -93,13 +93,16 @@ def audit(logs: Logs, most: Most = 50) -> dict[str, Any]:
     from brokertwin.recordings.audit.one_pass import pass_over
     from brokertwin.recordings.formats.pipeline import FileReading, read_files
 
-    done = pass_over(partial(read_files, _paths(logs), FileReading()))
+    warnings: list[str] = []
+    reading = FileReading(warn=warnings.append)
+    done = pass_over(partial(read_files, _paths(logs), reading))
     found = findings(done.history)
     begin, end = done.history.span
     return {
         "from": begin,
         "to": end,
         "exchanges": done.history.exchanges,
+        "warnings": warnings,
         "unreadableLines": [f"{each.place}: {each.reason}" for each in done.broken[:10]],
         "findings": [each.document(10) for each in found[:most]],
         "findingsLeftOut": max(0, len(found) - most),

@@ -12,7 +12,7 @@ from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
-from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent, listed
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.exchange import exchange_of
@@ -28,7 +28,7 @@ OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_S
 
 def entry_of(exchange: Exchange) -> TimelineEntry:
     """An entry with the errors of a response, and the topics that have them."""
-    topics = ", ".join(dict.fromkeys(bodies.refused_topics(exchange.response)))
+    topics = listed(list(dict.fromkeys(bodies.refused_topics(exchange.response))))
     codes = dict.fromkeys(bodies.errors(exchange.response))
     return TimelineEntry.at(
         exchange_of(exchange).line, topics, [], [TimelineError(code) for code in codes]

@@ -1,6 +1,6 @@
 """A timeline: requests, responses and their causes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -120,11 +120,18 @@ class Subject(Protocol):
         """The final state of the subject, in lines."""
 
 
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
+
+
 def absent(what: str, key: str, items: Iterable[object], place: str = "recording") -> UserError:
     """Error for a subject that a recording lacks; `items` are the existing ones."""
     names = list(map(str, items))
-    listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
     nothing = f"It has no {what}."
     if place == "recording":
-        nothing += " If it is a client's own log, use `brokertwin explain client`."
-    return UserError(f"The {place} has no {what} {key}.", f"It has {listed}." if names else nothing)
+        nothing += (
+            " Take logs of a time when it was active; `explain client` reads a client's own log."
+        )
+    return UserError(
+        f"The {place} has no {what} {key}.", f"It has {listed(names)}." if names else nothing
+    )

@@ -187,10 +187,14 @@ def _is_titled(name: str, title: str) -> bool:
     return not {*title.upper().split()}.isdisjoint(name.split("_"))
 
 
+_TOO_LARGE_TO_SEND = re.compile(r"The message is \d+ bytes when serialized which is larger than")
+"""KafkaProducer compares with max.request.size and buffer.memory, and sends nothing."""
+
+
 def _raised(exception: str, said: str) -> str:
     """The text or the name of a broker's error that is raised; "" for one of the client itself."""
     error = of_exception(exception)
-    if error is None or error in _OF_CLIENTS:
+    if error is None or error in _OF_CLIENTS or _TOO_LARGE_TO_SEND.match(said):
         return ""
     older = Error.INVALID_PRODUCER_EPOCH  # Kafka before 2.7 raises ProducerFencedException for it
     return said if code_of(said) in (error, older) else error.name

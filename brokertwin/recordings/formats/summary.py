@@ -19,7 +19,7 @@ from brokertwin.recordings.formats.lines import SourceLine
 
 EXAMPLES_SHOWN = 5
 NEEDED = (
-    "Needed are Kafka's request logs (kafka.request.logger at DEBUG, Kafka 2.8 or later),"
+    "Needed are Kafka's request logs (kafka.request.logger at DEBUG, Kafka 0.11 or later),"
     " Kroxylicious' protocol logs, or captures."
 )
 

@@ -158,7 +158,7 @@ def refused_topics(part: Any, topic: str = "") -> Iterator[str]:
             yield from refused_topics(each, topic)
     elif isinstance(part, dict):
         topic = next((str(part[field]) for field in TOPIC_NAMES if part.get(field)), topic)
-        if topic and part.get("errorCode"):
+        if topic and (part.get("errorCode") or part.get("partitionErrorCode")):
             yield topic
         for value in part.values():
             if value and type(value) in _NESTED:

@@ -1,5 +1,6 @@
 """State after a replay of recordings."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
@@ -47,7 +48,7 @@ def replayed(
         settings, _ = parse(given)
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"Invalid broker settings: {error}.") from None
-    history = recording.read(files, FileReading(zone=zone))
+    history = recording.read(files, FileReading(zone=zone, warn=warnings.warn))
     planned = plan(history, CLUSTER, settings, is_compared=True, has_responses=False)
     documents = None
     if until is not None:

@@ -71,7 +71,7 @@ def test_a_cluster_with_other_topics_is_refused_unless_it_was_checked() -> None:
             admin.topic("payments")
         found = run("--bootstrap", gateway.bootstrap, *client)
         assert isinstance(found.exception, UserError)
-        assert "has 1 topics and 0 groups already: payments" in str(found.exception)
+        assert "already has 1 topic and 0 groups: payments." in str(found.exception)
         with gateway.client() as admin:
             listed = admin.call("METADATA", 9, topics=None)["topics"]
         assert [each["name"] for each in listed] == ["payments"]

@@ -146,7 +146,7 @@ def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
         (("--live", "live", "--on", "logs"), "A live audit has no rows of logs."),
         (("here.parquet", "--live", "live", "--on", "state"), "--live reads whole topics."),
         (("list.json",), "Cannot read list.json as a Parquet file"),
-        (("nowhere",), "There is no snapshot in nowhere. Take one with"),
+        (("nowhere",), "There is no snapshot in nowhere.\nTake one with"),
     ],
 )
 def test_what_cannot_be_checked_is_refused_in_words(

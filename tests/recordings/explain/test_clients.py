@@ -6,6 +6,8 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.clients import ClientTimeline
+from brokertwin.recordings.explain.story import listed
+from brokertwin.recordings.history.bodies import refused_topics
 from tests.support import audits
 from tests.support.synthetic_recording import SyntheticRecording
 
@@ -35,6 +37,12 @@ def test_other_requests_are_listed_if_refused() -> None:
     assert len({entry.id for entry in story}) == len(story) < 30
     created = [each.said for each in story if each.api == "CREATE_TOPICS" and each.refused]
     assert created[:2] == ["admin_kp.15.t0", "bad name!"]
+
+
+def test_topics_of_an_error_are_found_by_both_names_and_cut_after_some() -> None:
+    part = {"name": "orders", "resultsByPartition": [{"partitionErrorCode": 29}]}
+    assert list(refused_topics({"resultsByTopicV3AndBelow": [part]})) == ["orders"]
+    assert listed([str(number) for number in range(5_000)]) == "0, 1, 2, 3, 4, 5, 6, 7, …"
 
 
 def test_request_in_two_timelines_is_listed_once() -> None:

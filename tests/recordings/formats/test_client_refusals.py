@@ -96,6 +96,9 @@ none | P Transiting to abortable error state due to \
 org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for orders-0:120000 ms has \
 passed since batch creation
 none | P Transiting to abortable error state due to java.lang.IllegalStateException: closed
+none | P Transiting to abortable error state due to \
+org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000088 bytes when \
+serialized which is larger than 1048576, which is the value of the max.request.size configuration.
 none | C (Re-)joining group
 none | C Successfully joined group with generation {G}
 none | C Group coordinator b:1 (id: 2147483646 rack: null) is unavailable or invalid due to \
@@ -191,7 +194,8 @@ def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         _groups(Where(files=[file]), "parcels")
     assert raised.value.hint == (
-        "It has no group. If it is a client's own log, use `brokertwin explain client`."
+        "It has no group. Take logs of a time when it was active;"
+        " `explain client` reads a client's own log."
     )
 
 

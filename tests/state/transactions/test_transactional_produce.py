@@ -284,9 +284,9 @@ def test_no_new_batch_is_accepted_while_markers_are_pending() -> None:
     assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], (
         "the partition is still in the transaction"
     )
-    (part,) = bench.request(
-        "PRODUCE", V1, body_of(), name="a", index=1, batches=[batch(holder, 0)]
-    )["responses"][0]["partitionResponses"]
+    second = {"index": 1, "batches": [batch(holder, 0)]}
+    request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
+    (part,) = bench.request("PRODUCE", V1, request)["responses"][0]["partitionResponses"]
     assert part["errorCode"] == Error.NOT_ENOUGH_REPLICAS
     complete(bench, event)
     assert bench.records()[-1]["record"]["type"] == "TransactionMetadataWritten"
@@ -314,9 +314,9 @@ def test_partitions_are_added_in_v2_even_without_verification() -> None:
     assert produce(bench, V1, batch(holder, 0)) == [(0, 0)]
     with pytest.raises(AssertionError, match=str(int(Error.INVALID_TXN_STATE))):
         end(bench, holder)
-    (part,) = bench.request(
-        "PRODUCE", V2, body_of(), name="a", index=1, batches=[batch(holder, 0)]
-    )["responses"][0]["partitionResponses"]
+    second = {"index": 1, "batches": [batch(holder, 0)]}
+    request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
+    (part,) = bench.request("PRODUCE", V2, request)["responses"][0]["partitionResponses"]
     assert part["errorCode"] == 0
     end(bench, holder)
 
