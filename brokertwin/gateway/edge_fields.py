@@ -297,10 +297,10 @@ async def _look_inside(
     """Find the first record with the timestamp among the candidate batches."""
     place: Within | None = within
     while place is not None:
-        max_timestamp = place.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
+        least = place.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
         for batch in await _batches_in(engine, partition.partition_index, place):
             for offset, found in await _timestamps(engine, batch):
-                if found >= max_timestamp and place.base_offset <= offset <= place.last_offset:
+                if found >= least and place.base_offset <= offset <= place.last_offset:
                     partition.offset, partition.timestamp = offset, found
                     return
         place = place.or_else

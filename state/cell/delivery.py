@@ -20,6 +20,7 @@ import msgspec
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER, Message, Sent
+from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import Table
 from brokertwin.state.replication import network
@@ -84,15 +85,14 @@ class HeldBack(AtOnce):
         self._event_id = ""
         self._is_held = False
 
-    def begin(self, event_id: str, is_held: bool) -> None:
-        """Prepare for the deliveries of an event.
+    def begin(self, event: Event | None) -> None:
+        """Prepare for the deliveries of an event, or of a deadline.
 
-        Args:
-            event_id: the event; empty for a deadline.
-            is_held: whether it is a held request.
+        Only requests and disconnects are exchanges, for which `arrive` may be called.
         """
-        self._event_id = event_id
-        self._is_held = is_held
+        is_exchange = event is not None and event.kind in (Kind.REQUEST, Kind.DISCONNECT)
+        self._event_id = event.id if event is not None and is_exchange else ""
+        self._is_held = event is not None and event.is_held
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Add a metadata record, now or after `arrive`."""

@@ -322,7 +322,7 @@ class CellLoop:
     def _begin_delivery(self, event: Event | None) -> None:
         """Start the deliveries of an event that may be held, or in one of several cells."""
         if self._held_back is not None:
-            self._held_back.begin(event.id if event else "", event is not None and event.is_held)
+            self._held_back.begin(event)
         if not self._settings.cells:
             return
         if event is not None and event.of and event.kind in BETWEEN_CELLS:

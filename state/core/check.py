@@ -41,10 +41,10 @@ class Touched:
         touched = self._keys.get(name)
         if not touched or not kinds:
             return bool(touched)
-        kind = self._kinds.get(name)
-        if kind is None:
-            kind = self._kinds[name] = frozenset(map(kind_of, touched))
-        return not kind.isdisjoint(kinds)
+        touched_kinds = self._kinds.get(name)
+        if touched_kinds is None:
+            touched_kinds = self._kinds[name] = frozenset(map(kind_of, touched))
+        return not touched_kinds.isdisjoint(kinds)
 
     def has_timer(self, kind: str) -> bool:
         if self._keys is None:

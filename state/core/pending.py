@@ -319,7 +319,7 @@ def late_events(table: Table) -> list[str]:
 def take_late(table: Table, event_id: str) -> list[Record]:
     """Return the records that brokers read now: up to the last one of this event.
 
-    Records of deadlines follow at once.
+    Records without an event follow at once.
     """
     late = table.get(_LATE_METADATA, LateMetadata)
     if late is None or event_id not in late.event_ids:

@@ -3,8 +3,8 @@
 A record that a member rejects, or that is returned at its last delivery, is ARCHIVING. When the
 share coordinator has stored this, the partition leader writes a record to the topic that the
 group's `errors.deadletterqueue.topic.name` names, to the partition with the same number (modulo
-their count). Then the record is archived, even if the write has failed. Without a leader, or after
-6 NOT_LEADER_OR_FOLLOWER, there are four more attempts, within 30 s. A batch has as many dead
+their count). Then the record is archived, even if the write has failed. Without a leader or a
+response, or after 6 NOT_LEADER_OR_FOLLOWER, there are four more attempts. A batch has as many dead
 letters as `max.message.bytes` allows, at least one; the next batch follows the response. A dead
 letter has no key, so a compacted topic refuses it, and no value; its headers say where the original
 is. A new leader goes on with ARCHIVING records.
@@ -54,12 +54,15 @@ MESSAGES = {
 
 
 class WrittenLetters(msgspec.Struct, array_like=True, frozen=True):
-    """The context of a Produce request: the share partition, its records, the written ones."""
+    """The context of a Produce request: the share partition, its records, the written ones.
+
+    States of former releases have no written ones: all records, in one batch.
+    """
 
     share_key: ShareKey
     letters: DeadLetters
-    first: int
-    last: int
+    first: int = -1
+    last: int = 1 << 62
 
 
 def are_enabled(broker: Broker, group_id: str) -> bool:

@@ -52,8 +52,8 @@ class InFlightState(msgspec.Struct, array_like=True):
 
     Attributes:
         member_id: the owner.
-        locked_until: end of the lock, or the next attempt to write its dead letter, in ms since
-            1970; NO_LOCK if there is none.
+        locked_until: end of the lock or of the wait for a response, or the next attempt to write
+            its dead letter, in ms since 1970; NO_LOCK if there is none.
         former: the former state until the share coordinator has stored the change.
         cause: why it is ARCHIVING.
         is_sent: whether its dead letter is sent to a broker, which has not responded yet.

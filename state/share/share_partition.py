@@ -221,7 +221,7 @@ class SharePartition(msgspec.Struct):
             for batch in self.batches
             for record in batch.records
             if record.locked_until != NO_LOCK
-            and (record.state == RecordState.ACQUIRED or record.attempts)
+            and (record.state == RecordState.ACQUIRED or record.attempts or record.is_sent)
         ]
         return min(locks, default=None)
 
@@ -392,9 +392,10 @@ class SharePartition(msgspec.Struct):
             if not record.is_sent
         ]
 
-    def note_sent(self, letters: DeadLetters) -> None:
+    def note_sent(self, letters: DeadLetters, until: int) -> None:
+        """Await the response to a write of dead letters until a time."""
         for _, _, record in self._archiving([_written_batch(letters)]):
-            record.is_sent, record.locked_until = True, NO_LOCK
+            record.is_sent, record.locked_until = True, until
 
     def postpone(self, letters: DeadLetters, now: int) -> bool:
         """Write dead letters again later; False after the last attempt."""
@@ -409,7 +410,7 @@ class SharePartition(msgspec.Struct):
         return may_repeat
 
     def due_letters(self, now: int) -> list[DeadLetters]:
-        """Return the dead letters whose next attempt is due."""
+        """Return the dead letters whose next attempt is due, or that got no response in time."""
         return [
             DeadLetters(first, last, record.delivery_count, record.cause)
             for first, last, record in self._archiving(self.states())

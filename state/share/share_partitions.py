@@ -303,7 +303,7 @@ def _send_letters(broker: Broker, share_key: ShareKey, due: list[DeadLetters]) -
         elif message.receiver < 0:
             messages += _postpone(broker, share_key, letters)
         else:
-            share.note_sent(letters)
+            share.note_sent(letters, broker.now + broker.settings.request_timeout_ms)
             messages.append(message)
     set_timer(broker, share_key)
     return messages
@@ -331,7 +331,8 @@ def on_letters_written(broker: Broker, message: Message, response: ProduceRespon
     """Write the next dead letters; archive the records after the last ones, or a failed write."""
     written = msgspec.json.decode(message.context, type=WrittenLetters)
     share_key, letters = written.share_key, written.letters
-    error, first = response.responses[0].partition_responses[0].error_code, written.first
+    error = response.responses[0].partition_responses[0].error_code
+    first = max(written.first, letters.first)
     is_repeated = error == Error.NOT_LEADER_OR_FOLLOWER
     if error == Error.NONE and written.last < letters.last:
         first = written.last + 1
@@ -379,7 +380,11 @@ def fire(broker: Broker, name: str) -> Decision:
     share = find(broker, share_key)
     if share is None:
         return Decision()
-    letters = _send_letters(broker, share_key, share.due_letters(broker.now))
+    due, unsent = share.due_letters(broker.now), share.dead_letters(share.states())
+    letters = _send_letters(broker, share_key, [each for each in due if each in unsent])
+    for each in due:
+        if each not in unsent:  # a broker that is gone does not respond
+            letters += _postpone(broker, share_key, each)
     message = write_request(
         broker, share_key, share.expire(limits_of(broker, share_key[0]), broker.now)
     )

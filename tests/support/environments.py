@@ -57,17 +57,17 @@ def install(python: Path, *what: str, cwd: Path | None = None) -> None:
 def _required(requirements: Iterable[str]) -> list[Distribution]:
     """The installed distributions that requirements lead to."""
     todo = [Requirement(text) for text in requirements]
-    actual: dict[tuple[str, frozenset[str]], Distribution] = {}
+    distributions: dict[tuple[str, frozenset[str]], Distribution] = {}
     todo = [one for one in todo if _counts(one, frozenset())]
     while todo:
         wanted = todo.pop()
         key = (canonicalize_name(wanted.name), frozenset(wanted.extras))
-        if key in actual:
+        if key in distributions:
             continue
-        actual[key] = distribution(wanted.name)
-        below = map(Requirement, actual[key].requires or ())
+        distributions[key] = distribution(wanted.name)
+        below = map(Requirement, distributions[key].requires or ())
         todo += [one for one in below if _counts(one, key[1])]
-    return list(actual.values())
+    return list(distributions.values())
 
 
 def _counts(requirement: Requirement, extras: frozenset[str]) -> bool:

@@ -87,6 +87,6 @@ def cache(bench: Bench) -> SessionCache:
 
 
 def session(bench: Bench, session_id: int) -> FetchSession:
-    actual = cache(bench).session(session_id)
-    assert actual is not None, session_id
-    return actual
+    session = cache(bench).session(session_id)
+    assert session is not None, session_id
+    return session

@@ -24,8 +24,8 @@ STREAMS, *CONNECT = (
 
 
 @cache
-def class_path(*jar_set: jars.JarSet) -> str:
-    return ":".join(str(jar) for each in jar_set for jar in jars.fetch(each, default_home()))
+def class_path(*jar_sets: jars.JarSet) -> str:
+    return ":".join(str(jar) for each in jar_sets for jar in jars.fetch(each, default_home()))
 
 
 def java_command() -> tuple[str, ...]:

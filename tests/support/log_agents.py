@@ -31,10 +31,10 @@ def shipped(
 
 
 def _has_rsyslog() -> bool:
-    actual = shutil.which("rsyslogd")
-    if actual is None:
+    program = shutil.which("rsyslogd")
+    if program is None:
         return False
-    words = [actual, "-N1", "-f", str(CONFIGURATION)]
+    words = [program, "-N1", "-f", str(CONFIGURATION)]
     places = {
         "STATE": "/tmp",
         "REQUEST_LOG": "/tmp/x",

@@ -114,14 +114,14 @@ def renamed(release: str, old: Messages, new: Messages) -> Iterator[Renamed]:
         if other is None:
             continue
         valid = _range(other["validVersions"])
-        actual: dict[str, Renamed] = {}
+        renames: dict[str, Renamed] = {}
         for version in (each for each in _range(message["validVersions"]) if each in valid):
             pairs = _pairs(version, (message, message["fields"]), (other, other["fields"]))
             for before, after in pairs:
                 name = ".".join(before)
-                first = actual[name].versions[0] if name in actual else version
-                actual[name] = Renamed(release, *place, (first, version), before, after)
-        yield from actual.values()
+                first = renames[name].versions[0] if name in renames else version
+                renames[name] = Renamed(release, *place, (first, version), before, after)
+        yield from renames.values()
 
 
 def main(jars: list[Path]) -> None:

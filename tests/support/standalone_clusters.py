@@ -66,10 +66,10 @@ def standalone(directory: Path) -> Iterator[Standalone]:
     """
     port = str(free_port())
     url = f"spark://{HOST}:{port}"
-    actual = importlib.util.find_spec("pyspark")
-    assert actual is not None
-    assert actual.origin is not None
-    command = [str(Path(actual.origin).parent / "bin" / "spark-class")]
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    command = [str(Path(spec.origin).parent / "bin" / "spark-class")]
     node = ["--host", HOST, "--webui-port", "0"]
     starts = [[f"{DEPLOY}.master.Master", *node, "--port", port]]
     for name in WORKERS:

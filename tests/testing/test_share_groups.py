@@ -52,6 +52,13 @@ class Member:
             for each in partition["acquiredRecords"]
         ]
 
+    def configure(self, kind: int, name: str, config: str, value: str) -> None:
+        configs = [{"name": config, "configOperation": 0, "value": value}]
+        resource = {"resourceType": kind, "resourceName": name, "configs": configs}
+        body = {"resources": [resource], "validateOnly": False}
+        response = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        assert [each["errorCode"] for each in response["responses"]] == [0]
+
     def close(self) -> None:
         self._client.close()
 
@@ -83,4 +90,23 @@ def test_a_share_fetch_fails_on_request(kafka_broker: KafkaBroker) -> None:
     refused = kafka_broker.fail_next("SHARE_FETCH", "NOT_CONTROLLER")
     assert (member.fetch(), refused.hits) == (REFUSED, 1)
     assert member.fetch() == []
+    member.close()
+
+
+@pytest.mark.kafka_broker(
+    topics=["orders", "dlq"],
+    version="4.4",
+    config={"errors.deadletterqueue.topic.name.prefix": "dlq"},
+)
+def test_dead_letters_are_records(kafka_broker: KafkaBroker) -> None:
+    member = Member(kafka_broker, "one")
+    member.configure(2, "dlq", "errors.deadletterqueue.group.enable", "true")
+    member.configure(32, GROUP, "errors.deadletterqueue.topic.name", "dlq")
+    assert member.fetch() == []
+    kafka_broker.produce("orders", "bad")
+    assert member.fetch() == [(0, 1)]
+    assert member.fetch({**accepted(0), "acknowledgeTypes": [3]}) == []
+    (letter,) = kafka_broker.records("dlq")
+    assert (letter.key, letter.value) == (None, None)
+    assert ("__dlq.errors.offset", b"0") in letter.headers
     member.close()

@@ -123,8 +123,8 @@ class _Writer:
     def _label(self, each: Exchange, text: str) -> str:
         label = f"{len(self.called) + 1}: {text}"
         codes = {int(code) for code in error_codes(each.body)}
-        partitions = given_partitions(msgspec.to_builtins(each.body))
-        self.called.append(Called(label, text, tuple(sorted(codes)), partitions))
+        text_of_partitions = given_partitions(msgspec.to_builtins(each.body))
+        self.called.append(Called(label, text, tuple(sorted(codes)), text_of_partitions))
         return label
 
     def _learn(self, number: int, each: Exchange) -> None:

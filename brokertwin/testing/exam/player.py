@@ -63,6 +63,7 @@ class Played(NamedTuple):
         ended: why the scenario stopped before its last step; None if it did not.
         elapsed_s: duration.
         refused: the first preparation that Kafka accepts and the broker refused, with its error.
+        refused_at: number of observations before it.
     """
 
     observations: list[Observation]
@@ -70,6 +71,7 @@ class Played(NamedTuple):
     ended: "Ended | None"
     elapsed_s: float
     refused: str = ""
+    refused_at: int = 0
 
 
 class Ended(NamedTuple):
@@ -126,7 +128,8 @@ def play(scenario: Scenario, site: Site, prefix: str, patience: float = 1.0) -> 
     finally:
         player.close()
     elapsed_s = time.monotonic() - began
-    return Played(player.observations, player.exchanges, ended, elapsed_s, player.refused)
+    refused = player.refused, player.refused_at
+    return Played(player.observations, player.exchanges, ended, elapsed_s, *refused)
 
 
 class Player:
@@ -135,7 +138,7 @@ class Player:
         nodes = [site.home, *(node for node in nodes if node != site.home)]
         self.observations: list[Observation] = []
         self.exchanges: list[ExamExchange | None] = []
-        self.refused = ""
+        self.refused, self.refused_at = "", 0
         self._scenario, self._site = scenario, site
         self._limit_s = scenario.limit_s * patience
         self._deadline = time.monotonic() + self._limit_s
@@ -202,6 +205,7 @@ class Player:
         elif not self.refused and step.until is None and (failed := codes(response) - PREPARING):
             code = min(failed)
             self.refused = f"{step.api}: got {code} {error_name(code)}"
+            self.refused_at = len(self.observations)
 
     def _called(self, step: Step, body: Any) -> Any:
         connection, until = self._connection(step), step.until

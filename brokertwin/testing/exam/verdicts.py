@@ -120,7 +120,10 @@ def judged(
         return not_played(subject, scenario, Outcome.NOT_ASKED, reason)
     deviations = [_noted(each, scenario.name, notes) for each in _deviations(scenario, played)]
     if played.refused:
-        deviations = [_prepared(each, played.refused) for each in deviations]
+        before = {each.label for each in scenario.golden[: played.refused_at]}
+        deviations = [
+            each if each.step in before else _prepared(each, played.refused) for each in deviations
+        ]
     outcome = Outcome.AGREES
     if deviations:
         is_explained = all(each.note for each in deviations)

@@ -14,11 +14,13 @@ from brokertwin.state.cell.delivery import (
     RandomDelivery,
 )
 from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.records import TopicRemoved
 from brokertwin.state.core.tables import Table
 
 BROKERS = [1, 2, 3]
 TOPIC_ID = "DE7zrq9QQU-L7aF6gqB0mA"
+E2 = Event(id="e2", cluster="c")
 
 
 class Nothing(Body):
@@ -47,16 +49,17 @@ def test_metadata_is_delivered_before_messages() -> None:
 def test_effects_of_a_held_request_wait_for_arrival() -> None:
     table = Table()
     held = HeldBack(table)
-    held.begin("e1", is_held=True)
+    held.begin(Event(id="e1", cluster="c", is_held=True))
     held.publish(TopicRemoved(TOPIC_ID), BROKERS)
     requested = message(1, CONTROLLER, 0)
     held.send([requested])
     assert delivered(held) == [requested], "what goes to the controller does not wait"
-    held.begin("e2", is_held=False)
-    held.publish(TopicRemoved(TOPIC_ID), BROKERS)
+    for event in (None, Event(id="e0/complete", cluster="c", kind=Kind.COMPLETE), E2):
+        held.begin(event)
+        held.publish(TopicRemoved(TOPIC_ID), BROKERS)
     assert delivered(held) == [], "records queue behind one that waits"
     assert held.arrive("e1", BROKERS)
-    assert len(delivered(held)) == len(BROKERS), "the records of the later event still wait"
+    assert len(delivered(held)) == 3 * len(BROKERS), "those of no exchange follow"
     assert not held.arrive("e1", BROKERS)
     assert held.arrive("e2", BROKERS)
     assert len(delivered(held)) == len(BROKERS)

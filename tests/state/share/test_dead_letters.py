@@ -16,13 +16,15 @@ from brokertwin.protocol.kafka_apis import PRODUCE
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision
+from brokertwin.state.share.dead_letters import WrittenLetters
 from brokertwin.state.share.in_flight import RecordState
-from tests.support.machine import header
+from brokertwin.state.share.share_partition import DeadLetters
+from tests.support.machine import CLUSTER, header
 from tests.support.share_groups import GROUP
 from tests.support.share_members import Shared, batch, got
 
 DEAD = "dlq.dead"
-LOCK_MS = 30_000
+LOCK_MS = REQUEST_TIMEOUT_MS = 30_000
 TAKES = {"errors.deadletterqueue.group.enable": "true"}
 HEADER = re.compile(rb"__dlq\.errors\.(?:offset|message).(\d|Offset[a-z ]+\.)")
 REJECTED, UNDELIVERED = (
@@ -35,25 +37,38 @@ class Letters(Shared):
     """A share group whose records are delivered twice at most, and a topic for the rest."""
 
     def __init__(
-        self, named: str = DEAD, topic: str = DEAD, creates: bool = False, **configs: str
+        self,
+        named: str = DEAD,
+        topic: str = DEAD,
+        creates: bool = False,
+        brokers: tuple[int, ...] = (1,),
+        **configs: str,
     ) -> None:
         given = {
             "errors.deadletterqueue.auto.create.topics.enable": str(creates).lower(),
             "group.share.delivery.count.limit": "2",
+            "offsets.topic.replication.factor": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
         }
-        super().__init__(brokertwin_kafka_version="4.4", given=given)
+        super().__init__(brokers=brokers, brokertwin_kafka_version="4.4", given=given)
         self.topic(topic, **(configs or TAKES))
         self.name = topic
         config = {"name": "errors.deadletterqueue.topic.name", "configOperation": 0, "value": named}
         group = {"resourceType": 32, "resourceName": GROUP, "configs": [config]}
         self.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [group]})
 
+    def leader(self, topic: str) -> int:
+        topics = self.request("METADATA", 12, {"topics": [{"name": topic}]})["topics"]
+        return int(topics[0]["partitions"][0]["leaderId"]) if topics[0]["partitions"] else 1
+
     def written(self) -> list[list[str]]:
         """Return the offset and the message of each dead letter."""
         part = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
         topics = [{"topic": self.name, "partitions": [part]}]
         body = {"maxBytes": 100_000, "sessionEpoch": -1, "topics": topics}
-        response = self.request("FETCH", 12, body)
+        leader = self.leader(self.name)
+        response = self.request("FETCH", 12, body, broker=leader)
         batches = response["responses"][0]["partitions"][0].get("batches", [])
         return [
             [text.decode() for text in HEADER.findall(base64.b64decode(each["packed"]))]
@@ -191,6 +206,45 @@ def test_dead_letters_are_written_again_after_the_leader_has_moved(
     assert [letters[::2] for letters in bench.written()] == batches
     bench.append("foo", {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1})
     assert bench.fetch("b") == [(3, 3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("end", "start"), [("kill-broker", "start-broker"), ("isolate-broker", "rejoin-broker")]
+)
+def test_dead_letters_are_written_again_if_their_broker_does_not_respond(
+    end: str, start: str
+) -> None:
+    bench = Letters(brokers=(1, 2, 3))
+    bench.settings.may_intervene = True
+    topics = ("foo", "__consumer_offsets", "__share_group_state")
+    idle = {1, 2, 3}.difference(map(bench.leader, topics))
+    move = {"partitionIndex": 0, "replicas": [min(idle)]}
+    bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, name=DEAD, **move, timeoutMs=30_000)
+    bench.tick(10_000)
+    leader = bench.leader(DEAD)
+    assert leader in idle
+
+    def go(kind: str) -> None:
+        event = {"id": kind, "cluster": CLUSTER, "kind": kind, "broker": leader}
+        bench.handle({**event, "time": bench.now})
+        assert bench.dead_letters(bench.last) == []
+
+    assert bench.fetch("a") == [(0, 2, 1)]
+    go(end)
+    assert bench.acknowledge("a", batch(0, 2, 3)) == 0
+    go(start)
+    bench.tick(REQUEST_TIMEOUT_MS)
+    assert bench.written() == []
+    bench.tick(2_000)
+    assert [letters[::2] for letters in bench.written()] == [["0", "1", "2"]]
+
+
+def test_the_context_of_a_former_release_is_about_all_letters() -> None:
+    letters = DeadLetters(3, 5, 1, 1)
+    context = msgspec.json.encode([("g", "t", 0), letters])
+    written = msgspec.json.decode(context, type=WrittenLetters)
+    assert written.first <= letters.first
+    assert written.last >= letters.last
 
 
 @pytest.mark.parametrize("named", ["dlq.no topic", "other.new"])

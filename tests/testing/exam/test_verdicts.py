@@ -194,3 +194,21 @@ def test_exit_code_is_that_of_the_worst_severity() -> None:
 def test_api_names_are_those_of_the_message_schemas() -> None:
     assert API_KEYS["Produce"] == 0
     assert API_KEYS["ShareGroupHeartbeat"] == 76
+
+
+def test_only_deviations_after_a_refused_preparation_may_come_from_it() -> None:
+    steps = [
+        Step(label="before", api="Produce", version=9),
+        Step(api="OffsetCommit", version=8),
+        Step(label="after", api="Produce", version=9),
+    ]
+    golden = [Observation(label, {"baseOffset": 1}) for label in ("before", "after")]
+    examined = Scenario("idem", "A rule.", "Class", ExamSeverity.DATA, steps, golden)
+    shown = [Observation(each.label, {"baseOffset": 7}) for each in golden]
+    exchanges = [ExamExchange("Produce", 9, {}, each.response) for each in shown]
+    subject = ExamSubject("idempotence", "Idempotent producers", "4.3.1", [examined])
+    refused = "OffsetCommit: got 15 COORDINATOR_NOT_AVAILABLE"
+    played = Played(shown, exchanges, None, 0.5, refused, 1)
+    before, after = judged(subject, examined, played).deviations
+    assert (before.severity, before.prepared) == (ExamSeverity.DATA, "")
+    assert (after.severity, after.prepared) == (ExamSeverity.CLIENTS, refused)
