@@ -90,6 +90,8 @@ def _changed(chance: Random, field: str, value: Any) -> Any:
     """Another value of the same kind, as a client at fault might send it."""
     if isinstance(value, bool):
         return not value
+    if field == "durationFilter":
+        return value  # some milliseconds decide
     if isinstance(value, int):
         return chance.choice([-1, 0, 1] if field in TIMES else [*NUMBERS, value - 1, value + 1])
     if isinstance(value, str):

@@ -735,12 +735,12 @@ class Membership(msgspec.Struct):
             join = RecordedJoin(member, epoch, line, instance=instance)
             has_replaced = bool(instance) and self._takes_over(join)
             # new groups have epoch 0 in older brokers, and 1 in newer ones
-            # but the second member of an older one has 2, too
-            is_covered = self._is_covered(line, facts)
-            is_first = epoch == 1 or (epoch == 2 and self.number < 0 and is_covered)
+            is_first = epoch == 1 or (epoch == 2 and self.number < 0)
             self.is_whole = self.is_whole or (is_first and not instance)
             # else it may have joined before the log begins, or replace a static member
-            is_new = is_new and not has_replaced and (self.is_whole or is_covered)
+            is_new = (
+                is_new and not has_replaced and (self.is_whole or self._is_covered(line, facts))
+            )
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
             self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
             self.arrivals.append(line.time)
