@@ -1,5 +1,6 @@
 """`brokertwin exam-client`: does a client keep Kafka's promises under faults?"""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from brokertwin.testing.auditor.exam import Exam, Verdict
 
 BROKEN, UNFINISHED = 1, 3
+SHOWN = 5
+"""Number of broken promises of a kind that are printed."""
+
 ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
@@ -98,8 +102,8 @@ def command(
     records are in the output once; share consumers accept the records that they received; every
     process ends without an error, because all trouble passes.
 
-    A run counts only if it covers its subject: each reader has read records, the zombie is fenced,
-    and faults hit requests.
+    A run counts only if it covers its subject: each reader has joined its group and read records,
+    the zombie is fenced, and faults hit requests.
 
     Exit codes: 0 all promises kept, 1 a promise broken, 2 usage, 3 no promise broken, but a process
     did not finish in time, or the run did not cover its subject.
@@ -187,8 +191,11 @@ def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
         read = ", ".join(f"{name} {count:,}" for name, count in verdict.read.items())
         facts += [counted(verdict.generations, "generation"), f"records read: {read}"]
     out.print(f"{name}: {', '.join(facts)}", highlight=False, soft_wrap=True)
-    for each in verdict.violations:
-        out.print(f"  broken: {each.promise}: {each.text}", highlight=False, markup=False)
+    for promise, count in Counter(each.promise for each in verdict.violations).items():
+        texts = [each.text for each in verdict.violations if each.promise == promise]
+        more = [f"{count - SHOWN} more"] if count > SHOWN else []
+        for text in (*texts[:SHOWN], *more):
+            out.print(f"  broken: {promise}: {text}", highlight=False, markup=False)
     for text in verdict.unfinished:
         out.print(f"  not finished: {text}", highlight=False, markup=False)
     for text in verdict.uncovered:
