@@ -131,7 +131,7 @@ def fix(query: LiveQuery) -> None:
         "shuffle_partitions": query.shuffle_partitions,
     }
     path, layout = query.checkpoint / FIXED, stored_rows.layout()
-    former = json.loads(path.read_text()) if path.exists() else {"layout": layout}
+    former = stored_rows.fixed(query.checkpoint) if path.exists() else {"layout": layout}
     for name, value in fixed.items():
         if former.get(name, value) != value:
             raise UserError(

@@ -12,7 +12,7 @@ from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
-from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent, listed
+from brokertwin.recordings.explain.story import SHOWN, TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.exchange import exchange_of
@@ -21,14 +21,14 @@ from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.wording import counted
+from brokertwin.wording import counted, some
 
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
 
 def entry_of(exchange: Exchange) -> TimelineEntry:
     """An entry with the errors of a response, and the topics that have them."""
-    topics = listed(list(dict.fromkeys(bodies.refused_topics(exchange.response))))
+    topics = some(list(dict.fromkeys(bodies.refused_topics(exchange.response))), SHOWN)
     codes = dict.fromkeys(bodies.errors(exchange.response))
     return TimelineEntry.at(
         exchange_of(exchange).line, topics, [], [TimelineError(code) for code in codes]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings.history import bodies
-from brokertwin.wording import counted
+from brokertwin.wording import counted, some
 
 SHOWN = 5
 """Number of records that are named."""
@@ -38,9 +38,8 @@ class Violation(NamedTuple):
     text: str
 
 
-def some(names: list[str]) -> str:
-    more = ", …" if len(names) > SHOWN else ""
-    return f"{counted(len(names), 'record')} ({', '.join(names[:SHOWN])}{more})"
+def some_records(names: list[str]) -> str:
+    return f"{counted(len(names), 'record')} ({some(names, SHOWN)})"
 
 
 class SeenExchange(NamedTuple):

@@ -6,8 +6,8 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.clients import ClientTimeline
-from brokertwin.recordings.explain.story import listed
 from brokertwin.recordings.history.bodies import refused_topics
+from brokertwin.wording import some
 from tests.support import audits
 from tests.support.synthetic_recording import SyntheticRecording
 
@@ -42,7 +42,7 @@ def test_other_requests_are_listed_if_refused() -> None:
 def test_topics_of_an_error_are_found_by_both_names_and_cut_after_some() -> None:
     part = {"name": "orders", "resultsByPartition": [{"partitionErrorCode": 29}]}
     assert list(refused_topics({"resultsByTopicV3AndBelow": [part]})) == ["orders"]
-    assert listed([str(number) for number in range(5_000)]) == "0, 1, 2, 3, 4, 5, 6, 7, …"
+    assert some([str(number) for number in range(5_000)], 8) == "0, 1, 2, 3, 4, 5, 6, 7, …"
 
 
 def test_request_in_two_timelines_is_listed_once() -> None:
