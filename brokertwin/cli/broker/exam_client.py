@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from brokertwin.testing.auditor.exam import Exam, Verdict
 
 BROKEN, UNFINISHED = 1, 3
-SHOWN = 5
-"""Number of broken promises of a kind that are printed."""
-
 ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
@@ -181,6 +178,8 @@ def _calm(exam: "Exam") -> int:
 
 def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
     """Print a run; return its exit code."""
+    from brokertwin.testing.auditor.exchanges import SHOWN
+
     facts = [
         counted(len(faults), "fault"),
         counted(verdict.hits, "hit"),

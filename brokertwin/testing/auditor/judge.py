@@ -123,7 +123,7 @@ def _reading(
         passed = [f"{name} at {offset}" for offset, name in unread if offset < end]
         missing += [name for offset, name in unread if offset >= end]
         if passed:
-            text = f"{some(passed)} of partition {at.partition} were not read"
+            text = f"{some_records(passed)} of partition {at.partition} were not read"
             yield Violation("commits", f"{text}, but {end} is committed")
     if missing:
         yield Violation("progress", f"{some_records(missing)} are visible, but were not read")
