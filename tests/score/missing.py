@@ -40,7 +40,7 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
                 is_shown = is_shown and not _is_back(truth, fact) and not _has_moved(truth, fact)
                 if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     yield Expected("member expired", f"{fact.group} {fact.member}", _of_gone(fact))
-            case MemberChanged(change="left", is_refused=False) if _is_logged(fact, lines):
+            case MemberChanged(change="left", is_refused=False) if _is_logged(truth, fact, lines):
                 yield Expected("member left", f"{fact.group} {fact.member}", _of_left(fact))
             case MemberChanged(change="joined"):
                 is_doubtful = _is_restart(truth, fact) or _has_moved(truth, fact)
@@ -97,9 +97,10 @@ def _has_moved(truth: KnownTruth, fact: MemberChanged) -> bool:
     return truth.is_broker_restarted(before.broker, before.time, after.time)
 
 
-def _is_logged(fact: MemberChanged, lines: Lines) -> bool:
+def _is_logged(truth: KnownTruth, fact: MemberChanged, lines: Lines) -> bool:
     """Whether the LeaveGroup has a line: a broker that stops writes none."""
-    texts = (each.text for of in lines.values() for each in of if each.time >= fact.time)
+    since = fact.time - truth.tolerance_ms
+    texts = (each.text for of in lines.values() for each in of if each.time >= since)
     return any(fact.api in each and fact.client in each for each in texts)
 
 
