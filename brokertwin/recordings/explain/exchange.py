@@ -16,10 +16,7 @@ def explained(whole: Recording, place: str) -> list[TimelineEntry]:
     """The entries of an exchange in the timelines of its group, producers and fetch session.
 
     The first one has the causes that partitions show.
-
-    Args:
-        whole: the recording.
-        place: the exchange's id, `orders.jsonl:120`; `.gz` may stand before the line.
+    `place`: the exchange's id, `orders.jsonl:120`; `.gz` may stand before the line.
 
     Raises:
         UserError: there is no such exchange.
