@@ -79,7 +79,6 @@ class Exchange(msgspec.Struct, frozen=True):
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.
         busy_ms: time in the broker's queues, and that for reading the log.
-        is_deprecated: Kafka 4 does not have the API version any more.
     """
 
     id: str
@@ -100,7 +99,6 @@ class Exchange(msgspec.Struct, frozen=True):
     made: float = 0.0
     has_waited: bool = False
     busy_ms: float = 0.0
-    is_deprecated: bool = False
 
     @property
     def api(self) -> str:
@@ -324,7 +322,6 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
         made=made,
         has_waited=has_waited,
         busy_ms=busy_ms,
-        is_deprecated=details.request_api_version_deprecated,
     )
     return exchange, details.listener, details.is_forwarded
 

@@ -176,3 +176,7 @@ def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:
     recording.produce(0, 0)
     with pytest.raises(UserError, match="has no transactional id"):
         TransactionTimeline(recording.exchanges, str(PRODUCER))
+    recording.init("a", 0)
+    with pytest.raises(UserError, match="has no transactional id payments") as raised:
+        TransactionTimeline(recording.exchanges, "payments")
+    assert raised.value.hint == "It has tx."
