@@ -320,9 +320,10 @@ class Player:
 
     def _topic(self, step: Step) -> None:
         name = self._world.name(step.name)
-        if "CreateTopics" in self._site.claims:
+        can_create = "CreateTopics" in self._site.claims
+        if can_create:
             self._create(step, name)
-        wanted = {"topics": [{"name": name}], "allowAutoTopicCreation": True}
+        wanted = {"topics": [{"name": name}], "allowAutoTopicCreation": not can_create}
         while True:
             (topic,) = self._setup_call("Metadata", 12, wanted)["topics"]
             led = [each for each in topic["partitions"] if each["leaderId"] >= 0]
