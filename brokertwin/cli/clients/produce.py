@@ -2,10 +2,9 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,25 +24,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 
-
-class Compression(StrEnum):
-    """Compression types by Kafka's names."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Acks(StrEnum):
-    """Replicas that must have a record before it is acknowledged."""
-
-    ALL = "all"
-    LEADER = "1"
-    NOBODY = "0"
-
-
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Acks = Literal["all", "1", "0"]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")]
 Files = Annotated[
     list[str] | None,
@@ -159,7 +141,7 @@ def command(
     files: Files = None,
     key_separator: Separator = None,
     partition: Partition = None,
-    compression: CompressionOption = Compression.NONE,
+    compression: CompressionOption = "none",
     acks: AcksOption = None,
     linger_ms: LingerMs = None,
     batch_size: BatchSize = 16_384,

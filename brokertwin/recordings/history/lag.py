@@ -70,7 +70,6 @@ class WaitingCommit(msgspec.Struct):
     Attributes:
         line: the commit.
         end: when it was done, in ms since 1970.
-        offset: the committed offset.
         least: the lower bound of the lag; None if no HW before it is recorded.
         low: the upper bound of an earlier lag that it was compared with; None if it has not grown.
         back: by how many records the group had gone back up to it.
@@ -107,7 +106,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
 
     Attributes:
         topic: topic name, or id if no response shows the name.
-        partition: its number.
         groups: group id to its lag; the last one committed last.
         watermarks: the newest high watermarks, none less than one before it.
         begun: when the request for the first of them arrived, in ms since 1970.
