@@ -79,9 +79,10 @@ def api_key_of(frame: bytes) -> int:
 def client_id_of(frame: bytes) -> str | None:
     """Return the client id in a request header of version 1; None if it is not legible."""
     try:
-        return message_reader("RequestHeader", 1)(frame, 0)[0]["clientId"]
+        client_id: str | None = message_reader("RequestHeader", 1)(frame, 0)[0]["clientId"]
     except MalformedError:
         return None
+    return client_id
 
 
 class _Form(NamedTuple):

@@ -32,7 +32,7 @@ class _OwnError(NamedTuple):
 
     pattern: str
     cause: str
-    hint: str | None
+    hint: str = ""
 
 
 SYMPTOMS = (
@@ -84,12 +84,10 @@ OF_CLIENTS = (
     _OwnError(
         "WakeupException",
         "The application called wakeup() of its consumer: no broker returns this.",
-        None,
     ),
     _OwnError(
         r"\b(?:Interrupt|Serialization|RecordDeserialization|Config|BufferExhausted)Exception",
         "The client raises this itself: no broker returns it.",
-        None,
     ),
     _OwnError(
         r"^(?:ErrorCode\.)?Local[:_]|^_[A-Z]",
