@@ -233,11 +233,8 @@ async def _stored(
     for batch in batches:
         if batch.end_marker and not batch.locator:
             yield control_batches.to_bytes(batch)
-        elif batch.written:
-            yield internal_batches.to_bytes(batch)
-        elif batch.packed:
-            times = batch.base_timestamp, batch.max_timestamp
-            yield records.encoded(batch, 0, *times, batch.record_count, batch.packed)
+        elif own := internal_batches.own_bytes(batch):
+            yield own
         else:
             yield records.as_stored(await _read(engine, batch.locator), batch)
 

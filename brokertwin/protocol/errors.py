@@ -1,7 +1,8 @@
 """Kafka's error codes. Source: org.apache.kafka.common.protocol.Errors, 4.3.1."""
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 
 class Error(IntEnum):
@@ -203,3 +204,16 @@ def error_of(code: int) -> Error:
         return Error(code)
     except ValueError:
         return Error.UNKNOWN_SERVER_ERROR
+
+
+def error_codes(response: Any) -> Iterator[int]:
+    """Yield all error codes of a response as a document, 0 included."""
+    if isinstance(response, list):
+        for part in response:
+            yield from error_codes(part)
+    elif isinstance(response, dict):
+        for name, part in response.items():
+            if name in ("errorCode", "partitionErrorCode"):
+                yield part
+            else:
+                yield from error_codes(part)

@@ -5,7 +5,7 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.gateway.records import internal_batches
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.protocol.record_batches import as_stored, encoded
+from brokertwin.protocol.record_batches import as_stored
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.groups import committed_offsets as offsets
@@ -54,16 +54,12 @@ async def records(engine: FaultyEngine, name: str, partition: int | None) -> lis
         log = engine.tables.logs.get(logs.log_key(broker, topic.topic_id, index), logs.Log)
         assert log is not None, "a leader has a log"
         for batch in await _batches(engine, broker, log):
-            data = await engine.get(batch.locator) if batch.locator else None
-            if batch.written:
-                stored = internal_batches.to_bytes(batch)
-            elif batch.packed:
-                times = batch.base_timestamp, batch.max_timestamp
-                stored = encoded(batch, 0, *times, batch.record_count, batch.packed)
-            elif data is not None:
+            stored = internal_batches.own_bytes(batch)
+            if stored is None:
+                data = await engine.get(batch.locator) if batch.locator else None
+                if data is None:
+                    continue
                 stored = bytes(as_stored(data, batch))
-            else:
-                continue
             result += records_in(name, index, stored, log.log_start_offset)
     return result
 

@@ -62,9 +62,6 @@ class LiveProgress(msgspec.Struct, frozen=True):
     """Progress after a micro-batch.
 
     Attributes:
-        batch: its number.
-        rows: number of its rows.
-        seconds: its duration.
         lag: number of rows of the topics that are not yet read.
         entities: number of rows in Spark's state.
         state_bytes: memory that Spark's state store uses.
@@ -131,7 +128,7 @@ def fix(query: LiveQuery) -> None:
         "shuffle_partitions": query.shuffle_partitions,
     }
     path, layout = query.checkpoint / FIXED, stored_rows.layout()
-    former = json.loads(path.read_text()) if path.exists() else {"layout": layout}
+    former = stored_rows.fixed(query.checkpoint) if path.exists() else {"layout": layout}
     for name, value in fixed.items():
         if former.get(name, value) != value:
             raise UserError(

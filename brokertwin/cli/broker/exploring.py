@@ -88,7 +88,7 @@ class PlayedScript(NamedTuple):
 
 def play(script: "Script", address: "Address") -> PlayedScript:
     """Send a counterexample to a real broker, under names of its own, and delete these."""
-    from brokertwin.simulation.explore.machine import error_codes
+    from brokertwin.protocol.errors import error_codes
     from brokertwin.simulation.explore.scripts import given_partitions
     from brokertwin.testing.exam.cleaning import clean
     from brokertwin.testing.exam.examination import PREFIX
@@ -110,11 +110,9 @@ def play(script: "Script", address: "Address") -> PlayedScript:
         if observation.label in script.committed:
             outcomes[observation.label] = ", ".join(_committed(exchange.response)) or "no record"
         else:
-            codes, partitions = (
-                set(error_codes(exchange.response)),
-                given_partitions(exchange.response),
+            outcomes[observation.label] = _returned(
+                set(error_codes(exchange.response)), given_partitions(exchange.response)
             )
-            outcomes[observation.label] = _returned(codes, partitions)
     steps = [
         PlayedStep(each.text, _returned(set(each.codes), each.given), outcomes.get(each.label))
         for each in script.called
@@ -166,7 +164,7 @@ import json
 import msgspec
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.simulation.explore.machine import error_codes
+from brokertwin.protocol.errors import error_codes
 from brokertwin.testing.exam.model import Scenario
 from brokertwin.testing.exam.player import play
 from brokertwin.testing.exam.site import look

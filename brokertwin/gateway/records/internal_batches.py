@@ -23,6 +23,16 @@ _NONE = -1
 """Size of a null value."""
 
 
+def own_bytes(header: Batch | FetchedBatch) -> bytes | None:
+    """Encode a batch that a coordinator has written; None for a client's batch."""
+    if header.written:
+        return to_bytes(header)
+    if header.packed:
+        times = header.base_timestamp, header.max_timestamp
+        return records.encoded(header, 0, *times, header.record_count, header.packed)
+    return None
+
+
 def to_bytes(header: Batch | FetchedBatch) -> bytes:
     """Encode a coordinator's batch from its header in a Fetch response."""
     assert header.written is not None, "not a coordinator's batch"

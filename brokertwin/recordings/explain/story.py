@@ -1,6 +1,6 @@
 """A timeline: requests, responses and their causes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -11,8 +11,9 @@ from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.rules import RULES, Rule
+from brokertwin.wording import some
 
-KNOWN_SHOWN = 8
+SHOWN = 8
 """Number of names that are listed if the requested one does not exist."""
 
 NO_VERSION = -1
@@ -120,10 +121,6 @@ class Subject(Protocol):
         """The final state of the subject, in lines."""
 
 
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
-
-
 def absent(what: str, key: str, items: Iterable[object], place: str = "recording") -> UserError:
     """Error for a subject that a recording lacks; `items` are the existing ones."""
     names = list(map(str, items))
@@ -133,5 +130,5 @@ def absent(what: str, key: str, items: Iterable[object], place: str = "recording
             " Take logs of a time when it was active; `explain client` reads a client's own log."
         )
     return UserError(
-        f"The {place} has no {what} {key}.", f"It has {listed(names)}." if names else nothing
+        f"The {place} has no {what} {key}.", f"It has {some(names, SHOWN)}." if names else nothing
     )

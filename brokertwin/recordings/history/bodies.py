@@ -158,7 +158,9 @@ def refused_topics(part: Any, topic: str = "") -> Iterator[str]:
             yield from refused_topics(each, topic)
     elif isinstance(part, dict):
         topic = next((str(part[field]) for field in TOPIC_NAMES if part.get(field)), topic)
-        if topic and (part.get("errorCode") or part.get("partitionErrorCode")):
+        if topic and any(
+            code and name.lower().endswith("errorcode") for name, code in part.items()
+        ):
             yield topic
         for value in part.values():
             if value and type(value) in _NESTED:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from brokertwin.protocol.errors import Error
+from brokertwin.protocol.errors import Error, error_codes
 from brokertwin.protocol.kafka_apis import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, Trait
 from brokertwin.recordings.replay.comparison import Comparer
 from brokertwin.recordings.replay.freedoms import Freedom
@@ -35,7 +35,6 @@ class SearchLimits(NamedTuple):
     """Limits of the search.
 
     Attributes:
-        tolerances: tolerances for times.
         moved_together: maximum number of requests that an attempt moves.
         lookback_moments: how far back an attempt may start; each moment costs memory.
         moments_per_exchange: total moments of all attempts for each exchange; after that,
@@ -197,23 +196,21 @@ class Search:
     def _is_unready(self, failed: int) -> bool:
         """Whether a broker that knew a new partition may not have opened its log yet."""
         exchange = self._exchanges[failed]
-        codes = set(_codes(exchange.response))
+        codes = set(error_codes(exchange.response))
+        of_new_coordinator = bool(codes) and codes <= OF_NEW_COORDINATORS
+        is_refused = codes - {Error.NONE} == {Error.NOT_LEADER_OR_FOLLOWER}
+        if not (of_new_coordinator or (is_refused and exchange.has(Trait.READS))):
+            return False
         recent = [
             index
             for index, other in enumerate(self._exchanges[:failed])
             if other.end + self._limits.tolerances.opened >= exchange.time
         ]
-        if codes and codes <= OF_NEW_COORDINATORS:
+        if of_new_coordinator:
             return any(_began_creation(self._exchanges[index]) for index in recent)
-        is_refused = codes - {Error.NONE} == {Error.NOT_LEADER_OR_FOLLOWER}
-        return (
-            is_refused
-            and exchange.has(Trait.READS)
-            and any(
-                self._exchanges[index].changes_metadata
-                and self._footprints.may_change(index, failed)
-                for index in recent
-            )
+        return any(
+            self._exchanges[index].changes_metadata and self._footprints.may_change(index, failed)
+            for index in recent
         )
 
     def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[ScheduleChange]:
@@ -321,20 +318,7 @@ class Search:
         return {exchange_id: frozenset(freedoms) for exchange_id, freedoms in used.items()}
 
 
-def _codes(value: Any) -> Iterator[int]:
-    """Yield all error codes of a response."""
-    if isinstance(value, list):
-        for part in value:
-            yield from _codes(part)
-    elif isinstance(value, dict):
-        for name, part in value.items():
-            if name in ("errorCode", "partitionErrorCode"):
-                yield part
-            else:
-                yield from _codes(part)
-
-
 def _began_creation(exchange: Exchange) -> bool:
     """Whether a coordinator lookup met a missing internal topic."""
     is_lookup = exchange.header.request_api_key == FIND_COORDINATOR.key
-    return is_lookup and Error.COORDINATOR_NOT_AVAILABLE in _codes(exchange.response)
+    return is_lookup and Error.COORDINATOR_NOT_AVAILABLE in error_codes(exchange.response)

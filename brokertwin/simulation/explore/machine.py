@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from brokertwin.protocol import errors
 from brokertwin.protocol.bodies import Body, shown
 from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
@@ -511,13 +512,8 @@ def error_codes(body: Any) -> Iterator[int]:
             elif isinstance(value, list):
                 for each in value:
                     yield from error_codes(each)
-    elif isinstance(body, dict):
-        for name, value in body.items():
-            if name in ("errorCode", "partitionErrorCode"):
-                yield value
-            elif isinstance(value, list):
-                for each in value:
-                    yield from error_codes(each)
+    else:
+        yield from errors.error_codes(body)
 
 
 def _hash_exchanged(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings.history import bodies
-from brokertwin.wording import counted
+from brokertwin.wording import counted, some
 
 SHOWN = 5
 """Number of records that are named."""
@@ -38,9 +38,8 @@ class Violation(NamedTuple):
     text: str
 
 
-def some(names: list[str]) -> str:
-    more = ", …" if len(names) > SHOWN else ""
-    return f"{counted(len(names), 'record')} ({', '.join(names[:SHOWN])}{more})"
+def some_records(names: list[str]) -> str:
+    return f"{counted(len(names), 'record')} ({some(names, SHOWN)})"
 
 
 class SeenExchange(NamedTuple):
@@ -83,7 +82,7 @@ def commits_back(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
         for place, committed_offset in _accepted(each):
             body = each.request
             generation = body["generationIdOrMemberEpoch"]
-            key = (body["groupId"], body["memberId"], generation, *place)
+            key = (body["groupId"], each.client, body["memberId"], generation, *place)
             offset, end = newest.get(key, (-1, each.end))
             if committed_offset < offset and end <= each.time:
                 yield Violation(
@@ -102,6 +101,14 @@ def committed(exchanges: Iterable[SeenExchange]) -> dict[int, int]:
         for (_, number), offset in _accepted(each):
             offsets[number] = max(offsets.get(number, -1), offset)
     return offsets
+
+
+def commit_counts(exchanges: Iterable[SeenExchange]) -> str:
+    """Return how many commits were sent and refused, and the last error, in words."""
+    sent = [bodies.errors(each.response) for each in exchanges if each.api == "OFFSET_COMMIT"]
+    refused = [codes[-1] for codes in sent if codes]
+    last = f", last with {refused[-1]} {error_name(refused[-1])}" if refused else ""
+    return f"{len(sent)} OFFSET_COMMIT sent, {len(refused)} refused{last}"
 
 
 def _accepted(each: SeenExchange) -> Iterator[tuple[tuple[str, int], int]]:

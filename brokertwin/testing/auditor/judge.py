@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.testing.auditor import exchanges
-from brokertwin.testing.auditor.exchanges import SeenExchange, Violation, some
+from brokertwin.testing.auditor.exchanges import SeenExchange, Violation, some_records
 from brokertwin.testing.auditor.shares import judge_shares
 from brokertwin.testing.auditor.workload import (
     VERB_OF,
@@ -106,7 +106,7 @@ def _unacknowledged(evidence: RunEvidence, audit: RecordAudit) -> Iterator[Viola
         if sent.producer in producers and sent.outcome is not SendOutcome.ACKED
     ]
     if missing:
-        yield Violation("progress", f"{some(missing)} of a producer were not acknowledged")
+        yield Violation("progress", f"{some_records(missing)} of a producer were not acknowledged")
 
 
 def _reading(
@@ -118,18 +118,18 @@ def _reading(
     ends = exchanges.committed(seen)
     missing = []
     for at, log in evidence.committed.items():
-        for offset, name in log:
-            if name in audit.read_by[READ]:
-                continue
-            if offset < ends.get(at.partition, -1):
-                text = f"{name} at {offset} of partition {at.partition} was not read"
-                yield Violation("commits", f"{text}, but {ends[at.partition]} is committed")
-            else:
-                missing.append(name)
+        unread = [(offset, name) for offset, name in log if name not in audit.read_by[READ]]
+        end = ends.get(at.partition, -1)
+        passed = [f"{name} at {offset}" for offset, name in unread if offset < end]
+        missing += [name for offset, name in unread if offset >= end]
+        if passed:
+            text = f"{some_records(passed)} of partition {at.partition} were not read"
+            yield Violation("commits", f"{text}, but {end} is committed")
     if missing:
-        yield Violation("progress", f"{some(missing)} are visible, but were not read")
+        yield Violation("progress", f"{some_records(missing)} are visible, but were not read")
     if audit.read_by[READ] and not ends:
-        yield Violation("commits", "members have read records, but committed no offset")
+        text = "members have read records, but committed no offset"
+        yield Violation("commits", f"{text}: {exchanges.commit_counts(seen)}")
 
 
 def _processing(evidence: RunEvidence) -> Iterator[Violation]:
@@ -156,4 +156,4 @@ def _processing(evidence: RunEvidence) -> Iterator[Violation]:
         ("progress", late, "are visible, but were not processed"),
     ):
         if names:
-            yield Violation(promise, f"{some(names)} {text}")
+            yield Violation(promise, f"{some_records(names)} {text}")

@@ -11,7 +11,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.shares import SHARE_APIS, acknowledgements, deliveries
 from brokertwin.state.share.share_partition import ACCEPT, GAP, REJECT
-from brokertwin.testing.auditor.exchanges import SeenExchange, Violation, some
+from brokertwin.testing.auditor.exchanges import SeenExchange, Violation, some_records
 from brokertwin.testing.auditor.workload import Log, RunEvidence, WorkKind
 
 DELIVERIES_MAX = 5
@@ -59,7 +59,7 @@ def judge_shares(evidence: RunEvidence, seen: list[SeenExchange]) -> Iterator[Vi
         elif place not in accepted:
             missing.append(name)
     if missing:
-        yield Violation("progress", f"{some(missing)} are visible, but were not accepted")
+        yield Violation("progress", f"{some_records(missing)} are visible, but were not accepted")
 
 
 def _again(

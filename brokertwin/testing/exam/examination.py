@@ -12,7 +12,7 @@ from brokertwin.testing.exam.player import Played, play
 from brokertwin.testing.exam.rights import Rights, not_asked
 from brokertwin.testing.exam.site import Site
 from brokertwin.testing.exam.verdicts import Outcome, Result, VersionNote, judged, not_played
-from brokertwin.wording import counted
+from brokertwin.wording import counted, some
 
 PREFIX = "brokertwin-exam-"
 """Prefix of all names that an exam creates."""
@@ -32,7 +32,6 @@ class ExamOptions(NamedTuple):
         patience: factor for all time limits.
         notes: version notes that explain deviations.
         prefix: prefix of all names that the exam creates.
-        rights: rights of the user.
         is_read_only: play only scenarios that change nothing.
     """
 
@@ -52,11 +51,9 @@ def check_is_empty(site: Site, prefix: str = PREFIX, allow: str = ALLOW) -> None
     topics = [name for name in site.topics if not name.startswith((prefix, INTERNAL))]
     groups = [name for name in site.groups if not name.startswith(prefix)]
     if topics or groups:
-        names = [*topics, *groups]
-        shown = ", ".join(names if len(names) <= 3 else [*names[:3], "…"])
         raise UserError(
             f"The cluster already has {counted(len(topics), 'topic')} and"
-            f" {counted(len(groups), 'group')}: {shown}.",
+            f" {counted(len(groups), 'group')}: {some([*topics, *groups], 3)}.",
             f"{allow} creates only names with the prefix {prefix}, but loads the brokers.",
         )
 

@@ -142,8 +142,12 @@ def test_older_signs_are_thinned_out_and_no_silence_is_lost(
     gaps = [chance.choice((0.5, 20.0, 300.0, 1_500.0, 9_000.0)) for _ in range(1_000)]
     times = [1e12 + each for each in accumulate(gaps)]
     whole_signs, signs = Signs(), Signs()
+    beat = msgspec.structs.replace(shown, request={"brokerId": shown.line.broker}, response={})
     for number, time in enumerate(times):
         exchange = msgspec.structs.replace(shown, made=time, is_internal=False)
+        if number % 50 == 0:
+            line = msgspec.structs.replace(shown.line, api="BROKER_HEARTBEAT", time=time)
+            exchange = msgspec.structs.replace(beat, line=line, is_internal=True)
         whole_signs.take(exchange)
         monkeypatch.setattr(incidents_module, "SIGNS_MAX", most)
         signs.take(exchange)
@@ -153,6 +157,7 @@ def test_older_signs_are_thinned_out_and_no_silence_is_lost(
             assert kept == every
         assert len(kept.all) <= most
         assert kept.all[-most // 2 :] == every.all[-most // 2 :]
+        assert kept.heartbeats == [each for each in every.heartbeats if each >= kept.all[0]]
     assert times[0] < kept.all[0], "the oldest are left out"
     silences = {e for e in pairwise(times) if e[1] - e[0] >= SILENT_MS and e[0] >= kept.all[0]}
     found = {e for e in pairwise(kept.all) if e[1] - e[0] >= SILENT_MS}

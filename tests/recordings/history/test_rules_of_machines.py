@@ -12,6 +12,7 @@ from brokertwin.recordings.history.findings import (
     BeingFenced,
     ClientThrottled,
     CommitBeyondEnd,
+    CoordinatorAborted,
     EpochNeverGiven,
     EpochWentBack,
     LsoHeldBack,
@@ -33,7 +34,14 @@ from brokertwin.recordings.history.shares import ARCHIVED, DELIVERY_LIMIT, SHARE
 from brokertwin.recordings.history.stable_offsets import HELD_MS
 from brokertwin.state.share.share_partition import REJECT, RELEASE
 from tests.support.share_exchanges import Shares
-from tests.support.synthetic_recording import GROUP, START, TOOK_MS, TOPIC, SyntheticRecording
+from tests.support.synthetic_recording import (
+    GROUP,
+    PRODUCER,
+    START,
+    TOOK_MS,
+    TOPIC,
+    SyntheticRecording,
+)
 
 # Clients
 
@@ -105,6 +113,53 @@ def test_a_produce_without_headers_has_no_epoch_that_its_client_asked_for_later(
     recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived, end=30)
     (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
     assert fenced.epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("given", "arrived", "epoch"),
+    [(20_000, 30_001, -1), (10_000, 30_001, -1), (20_000, 30_100, 1), (30_002, 30_020, 1)],
+    ids=["behind the last", "behind both", "when the connection was idle", "after the response"],
+)
+def test_a_produce_that_waited_for_its_connection_may_be_older_than_an_epoch(
+    given: int, arrived: int, epoch: int
+) -> None:
+    """Its client may have gone on over another connection, where it got the epoch."""
+    recording = SyntheticRecording()
+    recording.init("a", 0, at=0)
+    recording.commit(1, api="TXN_OFFSET_COMMIT", at=1_000, end=15_000)
+    recording.commit(1, api="TXN_OFFSET_COMMIT", at=15_000, end=30_000)
+    recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived)
+    for number in (1, 2, 3):
+        each = recording.exchanges[number]
+        recording.exchanges[number] = msgspec.structs.replace(each, connection="old", broker=2)
+    request = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
+    response = {"errorCode": 0, "producerId": PRODUCER, "producerEpoch": 1}
+    recording.add("a", "END_TXN", request | {"committed": False}, response, at=given)
+    (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
+    assert fenced.epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("committed", "marked", "requested", "is_found"),
+    [(False, 1_010, -1, True), (True, 1_010, -1, True), (True, 20_000, 19_990, False)],
+    ids=["former aborted", "former committed", "markers by a clock that is ahead"],
+)
+def test_a_request_that_came_before_the_end_of_a_former_transaction_aborted_no_later_one(
+    committed: bool, marked: int, requested: int, is_found: bool
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=1_000, at=0)
+    recording.end_txn("a", 0, committed=committed, at=1_000)
+    recording.abort_marker(1, at=marked)
+    if committed:
+        marker = recording.exchanges.pop()
+        raw = msgspec.Raw(bytes(marker.request).replace(b"false", b"true"))
+        recording.exchanges.append(msgspec.structs.replace(marker, request=raw))
+    if requested >= 0:
+        recording.end_txn("a", 1, committed=False, at=requested)
+    recording.abort_marker(2, at=20_020)
+    found = History(recording.exchanges).found(PRODUCERS, CoordinatorAborted)
+    assert [each.line.time - START for each in found] == [20_020] * is_found
 
 
 @pytest.mark.parametrize(("client", "by"), [("b", [22_000]), ("c", [])])
