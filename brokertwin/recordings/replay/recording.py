@@ -162,16 +162,6 @@ class Recording(NamedTuple):
         left_out += Counter()  # removes zero counts
         return self._replace(exchanges=rest, left_out=left_out)
 
-    def with_id_prefix(self, prefix: str) -> "Recording":
-        """Return a copy with a prefix for each exchange id."""
-        if not prefix:
-            return self
-        exchanges, ends = (
-            [msgspec.structs.replace(each, id=f"{prefix}{each.id}") for each in events]
-            for events in (self.exchanges, self.ends)
-        )
-        return self._replace(exchanges=exchanges, ends=ends)
-
 
 def _is_of_broker(exchange: Exchange) -> bool:
     client_id = OWN_CLIENTS.get(exchange.header.request_api_key)

@@ -39,6 +39,24 @@ def test_other_requests_are_listed_if_refused() -> None:
     assert created[:2] == ["admin_kp.15.t0", "bad name!"]
 
 
+def test_an_offset_out_of_range_has_the_deletion_that_its_partition_shows() -> None:
+    found = client("offset_reset", "ck-consumer")
+    refused = [each for entry in found.story() for each in entry.refused]
+    because = [each.because for each in refused if each.code == Error.OFFSET_OUT_OF_RANGE]
+    assert len(because) == 6
+    assert because[0].startswith("offset_reset.11.events-0: Offset 2 was requested; client admin's")
+    assert "DELETE_RECORDS at 00:51:41.501 (offset_reset.jsonl:44) deleted" in because[0]
+    assert found.topics > {"offset_reset.11.events"}
+    last = "explain partition TOPIC-N tells the whole story of offset_reset.11.events-0, "
+    assert any(each.startswith(last) for each in found.ending())
+
+
+def test_only_errors_that_depend_on_partitions_name_a_partition() -> None:
+    """It was refused for a fenced producer, and for a deleted topic by an API of groups."""
+    assert client("txn_fencing_ck", "first").partitions == []
+    assert client("topic_regexes", "raw").partitions == []
+
+
 def test_topics_of_an_error_are_found_by_both_names_and_cut_after_some() -> None:
     part = {"name": "orders", "resultsByPartition": [{"partitionErrorCode": 29}]}
     assert list(refused_topics({"resultsByTopicV3AndBelow": [part]})) == ["orders"]

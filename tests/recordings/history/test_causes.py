@@ -599,6 +599,34 @@ def test_an_offset_of_a_topic_that_was_made_again_did_not_go_back() -> None:
     assert list(History(recording.exchanges).found(GROUPS, OffsetWentBack)) == []
 
 
+@pytest.mark.parametrize("is_precise", [True, False])
+@pytest.mark.parametrize("by", ["OFFSET_COMMIT", "OFFSET_DELETE", "DELETE_GROUPS"])
+def test_an_offset_went_back_only_if_it_was_certainly_the_last_one(
+    by: str, is_precise: bool
+) -> None:
+    """In whole seconds, what else changed the offset may have come after it."""
+    recording = SyntheticRecording()
+    if by == "OFFSET_COMMIT":
+        recording.commit(1, at=1_100)
+    elif by == "OFFSET_DELETE":
+        gone = {"name": TOPIC, "partitions": [{"partitionIndex": 0, "errorCode": 0}]}
+        recording.add("admin", by, {"groupId": GROUP}, {"errorCode": 0, "topics": [gone]}, at=1_100)
+    else:
+        gone = {"results": [{"groupId": GROUP, "errorCode": 0}]}
+        recording.add("admin", by, {"groupsNames": [GROUP]}, gone, at=1_100)
+    recording.commit(7, at=1_300)
+    recording.commit(0, at=9_000)
+    recording.commit(9, at=19_000)
+    recording.commit(8, at=29_000)
+    if not is_precise:
+        recording.exchanges = [
+            msgspec.structs.replace(e, time=e.time // 1000 * 1000, end=e.end // 1000 * 1000)
+            for e in recording.exchanges
+        ]
+    found = History(recording.exchanges).found(GROUPS, OffsetWentBack)
+    assert [(each.former, each.offset) for each in found] == [(7, 0)] * is_precise + [(9, 8)]
+
+
 @pytest.mark.parametrize(
     "code",
     [Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR],

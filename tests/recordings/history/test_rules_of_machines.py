@@ -12,6 +12,7 @@ from brokertwin.recordings.history.findings import (
     BeingFenced,
     ClientThrottled,
     CommitBeyondEnd,
+    CoordinatorAborted,
     EpochNeverGiven,
     EpochWentBack,
     LagGrew,
@@ -137,6 +138,29 @@ def test_a_produce_that_waited_for_its_connection_may_be_older_than_an_epoch(
     recording.add("a", "END_TXN", request | {"committed": False}, response, at=given)
     (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
     assert fenced.epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("committed", "marked", "requested", "is_found"),
+    [(False, 1_010, -1, True), (True, 1_010, -1, True), (True, 20_000, 19_990, False)],
+    ids=["former aborted", "former committed", "markers by a clock that is ahead"],
+)
+def test_a_request_that_came_before_the_end_of_a_former_transaction_aborted_no_later_one(
+    committed: bool, marked: int, requested: int, is_found: bool
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=1_000, at=0)
+    recording.end_txn("a", 0, committed=committed, at=1_000)
+    recording.abort_marker(1, at=marked)
+    if committed:
+        marker = recording.exchanges.pop()
+        raw = msgspec.Raw(bytes(marker.request).replace(b"false", b"true"))
+        recording.exchanges.append(msgspec.structs.replace(marker, request=raw))
+    if requested >= 0:
+        recording.end_txn("a", 1, committed=False, at=requested)
+    recording.abort_marker(2, at=20_020)
+    found = History(recording.exchanges).found(PRODUCERS, CoordinatorAborted)
+    assert [each.line.time - START for each in found] == [20_020] * is_found
 
 
 @pytest.mark.parametrize(("client", "by"), [("b", [22_000]), ("c", [])])
