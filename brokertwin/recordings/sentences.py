@@ -445,6 +445,9 @@ def _said_of_others(finding: f.Finding) -> str:
                 f"{counted(finding.count, 'response')} to {', '.join(finding.apis)}, up to"
                 f" {finding.longest_ms} ms"
             )
+        case f.VersionRefused():
+            requests = counted(finding.count, "request")
+            return f"{finding.api} v{finding.version}, {requests} without a response"
         case f.DeprecatedVersion():
             return f"{finding.api} v{finding.version}, {counted(finding.count, 'request')}"
         case f.BrokerGone():

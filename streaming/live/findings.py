@@ -12,9 +12,9 @@ import msgspec
 
 from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.finders import FINDERS
-from brokertwin.recordings.audit.undecoded import Undecoded
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.findings import Finding, Incident, Severity
+from brokertwin.recordings.history.undecoded import Undecoded
 
 EVIDENCE_MAX = 100
 """Maximum number of evidence lines in a document."""

@@ -377,7 +377,7 @@ SHOWN_BY_RESPONSE = frozenset(
         *(f.SessionDenied, f.SessionChurn, f.ShareSessionOpened, f.ShareSessionClosed),
         *(f.ShareSessionLost, f.ShareSessionDenied, f.AcknowledgeRefused, f.RecordsRejected),
         *(f.RecordsReleased, f.RecordsDeliveredAgain, f.ClientThrottled, f.DeprecatedVersion),
-        *(f.StreamsStatus, f.OffsetMovedBack, f.Unread, f.SentForClient),
+        *(f.VersionRefused, f.StreamsStatus, f.OffsetMovedBack, f.Unread, f.SentForClient),
         *(f.EpochChanged, f.NewerEpochWrote, f.SequenceExpected, f.RepeatOf, f.SessionClosed),
         *(f.SessionEpochExpected, f.RecordsMoved, f.DeliveredBefore, f.DeliveryLimitReached),
     }

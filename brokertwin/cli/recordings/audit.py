@@ -19,8 +19,8 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.recordings.audit.finding import AuditFinding
-    from brokertwin.recordings.audit.undecoded import Undecoded
     from brokertwin.recordings.history.exchange import KnownFacts
+    from brokertwin.recordings.history.undecoded import Undecoded
     from brokertwin.recordings.replay.recording import Broken
 
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")

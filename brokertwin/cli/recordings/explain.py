@@ -151,7 +151,7 @@ def _clients(where: Where, key: str) -> "Subject":
 
     def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         recording = _recording(where, needed=needed)
-        made = ClientTimeline(recording.exchanges, key, recording.own)
+        made = ClientTimeline(recording.exchanges, key, recording.own, recording.undecoded)
         everything = {""} if made.lost_sessions else set()
         return made, everything | {*made.producers, *made.groups, *made.topics}
 

@@ -35,7 +35,6 @@ from brokertwin.protocol.kafka_apis import (
     KAFKA_APIS,
     PRODUCE,
     SHARE_FETCH,
-    is_removed,
 )
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.access.redaction import redact_exchange
@@ -122,7 +121,7 @@ class CapturedExchange:
             "requestApiKey": self.api_key,
             "requestApiVersion": self.version,
             "correlationId": self.correlation_id,
-            "clientId": client_id_of(frame) if is_removed(self.api, self.version) else None,
+            "clientId": client_id_of(frame) if self.api_key in KAFKA_APIS else None,
             "requestApiKeyName": self.api,
         }
 

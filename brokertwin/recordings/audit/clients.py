@@ -1,4 +1,4 @@
-"""Findings about clients: throttled by quotas, and removed API versions."""
+"""Findings about clients: throttled by quotas, and API versions that Kafka 4 removed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from brokertwin.recordings.audit.finding import AuditFinding, grouped
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.clients import CLIENTS
-from brokertwin.recordings.history.findings import ClientThrottled, DeprecatedVersion
+from brokertwin.recordings.history.findings import (
+    ClientThrottled,
+    DeprecatedVersion,
+    VersionRefused,
+)
 from brokertwin.wording import counted
 
 
@@ -22,13 +26,16 @@ def throttled(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def deprecated(history: EntityHistory) -> Iterator[AuditFinding]:
-    found = history.found(CLIENTS, DeprecatedVersion)
-    for findings in grouped([*found, *history.undecoded.findings]):
+    found = [*history.found(CLIENTS, DeprecatedVersion), *history.undecoded.findings]
+    for findings in grouped(found, lambda each: (each.kind, each.subject)):
         counts = Counter[str]()
         for each in findings:
             counts[f"{each.api} v{each.version}"] += each.count
         versions = ", ".join(f"{version} ({count})" for version, count in counts.items())
-        said = f"Uses {counted(len(counts), 'API version')} that Kafka 4 refuses: {versions}."
+        of_them = counted(len(counts), "API version")
+        said = f"Uses {of_them} that Kafka 4 refuses: {versions}."
+        if isinstance(findings[0], VersionRefused):
+            said = f"Connections ended at {of_them} that Kafka 4 does not have: {versions}."
         yield AuditFinding.of(findings, said, often=sum(each.count for each in findings))
 
 

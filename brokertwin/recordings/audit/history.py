@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
-from brokertwin.recordings.audit.undecoded import Undecoded
 from brokertwin.recordings.history.batches import PARTITIONS
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.entity import EntityKind
@@ -26,6 +25,7 @@ from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.history.shares import SHARE_GROUPS
+from brokertwin.recordings.history.undecoded import Undecoded
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.recordings.replay.recording import Exchange
 

@@ -12,7 +12,6 @@ import msgspec
 from brokertwin.protocol.batch_headers import Headers
 from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.audit.frequent import Frequent, frequent
-from brokertwin.recordings.audit.undecoded import Undecoded
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
@@ -30,6 +29,7 @@ from brokertwin.recordings.history.exchange import (
     RecordedRequest,
     exchange_of,
 )
+from brokertwin.recordings.history.undecoded import Undecoded
 from brokertwin.recordings.replay.recording import THE_BROKER, Broken, of_document
 
 OTHER_API = 255

@@ -15,17 +15,31 @@ from brokertwin.recordings.explain.partitions import TRIED, causes_in, refused_i
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import SHOWN, TimelineEntry, TimelineError, absent
+from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.exchange import exchange_of
-from brokertwin.recordings.history.findings import ClientId, ClientThrottled, DeprecatedVersion
+from brokertwin.recordings.history.findings import (
+    ClientId,
+    ClientThrottled,
+    DeprecatedVersion,
+    VersionRefused,
+)
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
+from brokertwin.recordings.history.undecoded import Undecoded
 from brokertwin.recordings.history.words import moment
 from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.wording import counted, some
 
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
+FOUND = {
+    ClientThrottled: "throttled by quotas",
+    DeprecatedVersion: "API version that Kafka 4 refuses",
+    VersionRefused: "API version at which connections ended, because Kafka 4 does not have it",
+}
+"""Findings at the end, in words."""
 
 FEW = 5
 """Requests up to which a connection is short."""
@@ -53,6 +67,7 @@ class ClientTimeline:
         exchanges: those of all clients.
         key: the client id.
         own: those of brokers, which show the state of partitions, too.
+        undecoded: captured requests without a legible body.
 
     Attributes:
         producers: the transactional ids, or producer ids, that it used.
@@ -62,8 +77,13 @@ class ClientTimeline:
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], key: str, own: Sequence[Exchange] = ()
+        self,
+        exchanges: Sequence[Exchange],
+        key: str,
+        own: Sequence[Exchange] = (),
+        undecoded: Sequence[Document] = (),
     ) -> None:
+        self._undecoded = Undecoded(undecoded)
         self._all = Recording([each for each in exchanges if not each.is_text], [], own=own)
         self._recording = observed_recording(exchanges)
         self._own = sorted(
@@ -110,16 +130,19 @@ class ClientTimeline:
         if any(each.is_text and each.is_recorded and not each.response for each in self._own):
             nothing = "the log shows no refusal; it does not have the bodies of all responses"
         requests = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
-        lines = [
-            f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",
-            f"refused: {refused}" if refused else nothing,
-            *_cut_off(self._own),
+        if more := self._undecoded.of_client(self.key or "?"):
+            requests += f", and {more} that could not be decoded"
+        found = [
+            *self._recording.found(CLIENTS, ClientThrottled, DeprecatedVersion),
+            *self._undecoded.findings,
         ]
-        for each in self._recording.found(CLIENTS, ClientThrottled, DeprecatedVersion):
-            if each.subject == ClientId(self.key or "?"):
-                is_throttled = isinstance(each, ClientThrottled)
-                what = "throttled by quotas" if is_throttled else "API version that Kafka 4 refuses"
-                lines.append(f"{what}: {sentences.said(each)}")
+        found = [each for each in found if each.subject == ClientId(self.key or "?")]
+        is_cut_off = any(isinstance(each, VersionRefused) for each in found)
+        lines = [f"client {self.key}: {requests}, {moment(first)} to {moment(last)}"]
+        if refused or not is_cut_off:
+            lines.append(f"refused: {refused}" if refused else nothing)
+        lines += [] if is_cut_off else _cut_off(self._own)
+        lines += [f"{FOUND[type(each)]}: {sentences.said(each)}" for each in found]
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
         lines += [f"explain group {each} tells its whole story" for each in self.groups]
         if self.partitions:

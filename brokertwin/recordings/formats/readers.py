@@ -58,6 +58,9 @@ from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestH
 from brokertwin.unpacked import LINE_BYTES_MAX
 
 NOT_READ = "not legible when it was captured"
+OUTCOMES = ("responseTime", "responseSizeInBytes", "delivered")
+"""Fields that show what became of a request that was not legible."""
+
 NO_TIME_DETAIL = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
 DOCKER_BYTES_MIN = 16_000
 """Docker cuts lines after 16 KiB."""
@@ -554,7 +557,7 @@ class FormatReader:
         captured = _captured_decoder.decode(text)
         requested = captured.request_header, msgspec.Raw(b"{}")
         document = self._document(line, captured, requested, NO_RESPONSE)
-        document.fields = {"responseTime": fields.get("responseTime", msgspec.Raw(b"0"))}
+        document.fields = {name: fields[name] for name in OUTCOMES if name in fields}
         return left._replace(api=document.api, undecoded=document)
 
     def _ended(self, line: SourceLine, text: bytes) -> Document:

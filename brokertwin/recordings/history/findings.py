@@ -1401,6 +1401,10 @@ class DeprecatedVersion(_OfClient, frozen=True, kw_only=True, tag="deprecated-ap
         return f"{self.api} {self.version}"
 
 
+class VersionRefused(DeprecatedVersion, frozen=True, kw_only=True, tag="version-refused"):
+    """Connections of a client ended without a response to such an API version."""
+
+
 class SessionChurn(_OfClient, frozen=True, kw_only=True, tag="session-churn"):
     """One of `most` fetch sessions that a client opened within a minute."""
 

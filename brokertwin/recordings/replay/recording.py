@@ -140,7 +140,8 @@ class Recording(NamedTuple):
     """One history: its exchanges in order, and the skipped lines.
 
     `left_out` counts undamaged lines that are no client requests, by reason. `ends` are closed
-    connections, in order. `logged` are lines about groups in Kafka's server.log.
+    connections, in order. `logged` are lines about groups in Kafka's server.log. `undecoded` are
+    captured requests without a legible body.
     """
 
     exchanges: list[Exchange]
@@ -149,6 +150,7 @@ class Recording(NamedTuple):
     ends: Sequence[Exchange] = ()
     logged: Sequence[Logged] = ()
     own: Sequence[Exchange] = ()
+    undecoded: Sequence[Document] = ()
 
     @property
     def events(self) -> list[Exchange]:
@@ -203,8 +205,10 @@ def read_from(
         UserError: the source is unreadable.
     """
     broken: list[Broken] = []
+    undecoded: list[Document] = []
     summary = Summary(
-        on_dead=lambda left: broken.append(Broken(left.line.place, left.detail or left.reason))
+        on_dead=lambda left: broken.append(Broken(left.line.place, left.detail or left.reason)),
+        on_undecoded=undecoded.append,
     )
     documents, needs = [], Needs()
     for document in source(summary):
@@ -221,7 +225,9 @@ def read_from(
     if not found.exchanges and not is_enough:
         summary.left.update({("", reason): count for reason, count in found.left_out.items()})
         raise nothing_read(summary)
-    return Recording(found.exchanges, broken, left_out, found.ends, summary.logged, found.own)
+    return found._replace(
+        broken=broken, left_out=left_out, logged=summary.logged, undecoded=undecoded
+    )
 
 
 def of_documents(

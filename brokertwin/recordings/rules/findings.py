@@ -190,6 +190,12 @@ OF_FINDINGS: dict[str, Rule] = {
         "KIP-896; validVersions in the message schemas of Kafka 4.3.1",
         "Update the library of this client before the brokers are updated to Kafka 4.",
     ),
+    "version-refused": Rule(
+        "Kafka 4 lacks these API versions, and closes the connection at such a request. Only"
+        " its server.log names the version.",
+        "KIP-896; SocketServer.processCompletedReceives",
+        "Update the library of this client: it cannot use these brokers.",
+    ),
     "broker-gone": Rule(
         "Partitions that a broker led get other leaders, and it leaves the in-sync sets. Clients"
         " are"

@@ -160,6 +160,16 @@ def test_undecodable_frame_has_a_reason_and_no_bytes(key: int, version: int) -> 
     assert "hunter2" not in json.dumps(actual)
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "client"), [(PRODUCE, 2, "app"), (METADATA, 99, "app"), (999, 0, None)]
+)
+def test_a_request_of_an_unknown_version_keeps_its_client_id(
+    key: int, version: int, client: str | None
+) -> None:
+    frame = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\0\3app" + b"body"
+    assert document(frame, None)["requestHeader"]["clientId"] == client
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_become_a_document(frame: bytes) -> None:
     actual = document(frame, frame)

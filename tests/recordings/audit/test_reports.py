@@ -13,6 +13,7 @@ from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.one_pass import pass_over
 from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.explain.clients import ClientTimeline
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.explain.lso import LsoTimeline
 from brokertwin.recordings.explain.transactions import TransactionTimeline
@@ -35,6 +36,7 @@ from brokertwin.recordings.history.findings import (
     ProducerKey,
     ProducerReplaced,
     RecordsArchived,
+    Severity,
     Vanishing,
 )
 from brokertwin.recordings.history.groups import GROUPS
@@ -81,12 +83,16 @@ def test_an_accident_has_these_findings_and_no_others(name: str) -> None:
         assert Counter(each.kind for each in found) == KINDS[name]
 
 
-def captured(api: str, version: int, client: bytes) -> bytes:
+def captured(
+    api: str, version: int, client: bytes, is_delivered: bool = True, is_answered: bool = False
+) -> bytes:
     """The capture's document of a request whose version cannot be decoded."""
     header = API_KEYS[api].to_bytes(2) + version.to_bytes(2) + bytes(4)
     each = CapturedExchange(START, 0.0, "c1", None)
     each.read_request(header + len(client).to_bytes(2) + client + b"body")
-    return each.document(0.0, True, None) + b"\n"
+    if is_answered:
+        each.read_response(b"response")
+    return each.document(0.0, is_delivered, None) + b"\n"
 
 
 def test_removed_versions_are_found_in_requests_that_a_capture_could_not_decode(
@@ -108,6 +114,42 @@ def test_removed_versions_are_found_in_requests_that_a_capture_could_not_decode(
         assert (old.kind, old.subject, old.total) == ("deprecated-api-version", "client old", 2)
         assert old.what == "Uses 1 API version that Kafka 4 refuses: PRODUCE v2 (2)."
         assert old.evidence[-1].place == "old.jsonl:3"
+
+
+def test_connections_that_end_at_removed_versions_are_refused_by_kafka_4(tmp_path: Path) -> None:
+    file = tmp_path / "new.jsonl"
+    ordinary = b'{"time":1,"requestHeader":{"requestApiKey":3,"requestApiVersion":0,'
+    ordinary += b'"clientId":"old"},"request":{},"response":{}}\n'
+    cut, answered = {"is_delivered": False}, {"is_answered": True}  # the broker has FETCH
+    file.write_bytes(
+        ordinary
+        + captured("FETCH", 2, b"old", **cut)
+        + captured("FETCH", 2, b"other", **answered)
+        + captured("FETCH", 3, b"old", **answered, **cut)
+        + captured("METADATA", 99, b"old", **cut)
+        + captured("PRODUCE", 2, b"old", **cut) * 2
+    )
+    for found in (
+        read([file], READING).history,
+        pass_over(partial(read_files, [file], READING)).history,
+    ):
+        refused, *deprecated = findings(found)
+        assert (refused.kind, refused.subject, refused.total) == (
+            "version-refused",
+            "client old",
+            2,
+        )
+        said = "Connections ended at 1 API version that Kafka 4 does not have: PRODUCE v2 (2)."
+        assert (refused.severity, refused.what) == (Severity.ERROR, said)
+        assert {each.subject: each.what.split(": ")[1] for each in deprecated} == {
+            "client old": "FETCH v2 (1), FETCH v3 (1).",
+            "client other": "FETCH v2 (1).",
+        }
+    whole = recording.read([file], READING)
+    ending = ClientTimeline(whole.exchanges, "old", undecoded=whole.undecoded).ending()
+    assert ", and 5 that could not be decoded," in ending[0]
+    assert "nothing was refused" not in ending
+    assert any(each.endswith("PRODUCE v2, 2 requests without a response") for each in ending)
 
 
 @pytest.mark.parametrize(
