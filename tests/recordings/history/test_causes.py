@@ -395,6 +395,24 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     assert refusal(recording) == ()
 
 
+@pytest.mark.parametrize(
+    ("api", "has_expired"), [("HEARTBEAT", False), ("SYNC_GROUP", True), ("", True)]
+)
+def test_a_member_that_the_coordinator_waits_for_has_not_expired(
+    api: str, has_expired: bool
+) -> None:
+    """It is removed if it does not join again within the rebalance timeout."""
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 45_000}
+    response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": ""}
+    recording.add("a", "JOIN_GROUP", request, response, at=0)
+    beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    if api:
+        recording.add("a", api, beat, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=30_000)
+    recording.add("a", "HEARTBEAT", beat, {"errorCode": Error.UNKNOWN_MEMBER_ID}, at=60_000)
+    assert [type(each) for each in refusal(recording)] == [MemberExpired] * has_expired
+
+
 @pytest.mark.parametrize(("silent_ms", "has_expired"), [(5_900, True), (5_899, False)])
 def test_a_session_ends_a_tenth_of_a_second_before_its_timeout_at_most(
     silent_ms: int, has_expired: bool
