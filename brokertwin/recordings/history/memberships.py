@@ -945,7 +945,7 @@ class Membership(msgspec.Struct):
         if generation.moved < 0 or known is None or generation.first is None:
             return generation.moved < 0
         by_next = known.last.broker == generation.first.broker
-        return known.is_unknown or (by_next and known.last.time > generation.moved)
+        return known.is_unknown or (by_next and known.last.end > generation.moved)
 
     def _have_expired(self, members: Iterable[str], line: RecordedRequest) -> bool:
         """Return whether the sessions of members ended before a request, unless they left."""
