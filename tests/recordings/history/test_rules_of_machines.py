@@ -15,6 +15,7 @@ from brokertwin.recordings.history.findings import (
     CoordinatorAborted,
     EpochNeverGiven,
     EpochWentBack,
+    LagGrew,
     LsoHeldBack,
     ProducerFenced,
     ProducerReplaced,
@@ -399,3 +400,20 @@ def test_a_session_was_evicted_for_those_opened_after_its_last_use(is_after: boo
     (cause,) = found.causes
     assert isinstance(cause, SessionEvicted)
     assert cause.openers == ("other",) * is_after
+
+
+@pytest.mark.parametrize(("arrived", "grown"), [(0, []), (1_099, []), (1_100, [1_000])])
+def test_records_that_are_read_again_are_no_growth_of_the_lag(
+    arrived: int, grown: list[int]
+) -> None:
+    recording = SyntheticRecording()
+    recording.high_watermark(5_000)
+    recording.commit(4_900)
+    recording.high_watermark(5_000)
+    recording.commit(0, client="admin")
+    recording.high_watermark(5_000)
+    recording.commit(100)
+    recording.high_watermark(5_100 + arrived)
+    recording.commit(200)
+    found = History(recording.exchanges).found(LAGS, LagGrew)
+    assert [each.least - each.former for each in found] == grown
