@@ -11,7 +11,7 @@ them from the same topic of a real Kafka broker and writes to its own topic:
 - `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
 - `packed`: the same as `job` with `send --pack 20`;
-- `empty`: the plan of `job`, with a function that copies rows and writes states of the same size;
+- `empty`: the plan of `job`, with a function that copies rows and writes small states;
 - `loop`: the same core in one process, nothing durable;
 - `quix`, `bytewax`, `flink`: only the check of a producer's last five batches, with
   Quix Streams, Bytewax and PyFlink, on two cores and with state on disk (`bench/peers`). Their

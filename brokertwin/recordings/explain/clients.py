@@ -27,6 +27,15 @@ from brokertwin.wording import counted, some
 
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
+FEW = 5
+"""Requests up to which a connection is short."""
+
+CUT_OFF_MIN, CUT_OFF_PART = 10, 0.9
+"""Number and part of the connections that have to end in the same way."""
+
+RECONNECT_S = 2.0
+"""Mean time between connections up to which a client seems to connect again and again."""
+
 
 def entry_of(exchange: Exchange) -> TimelineEntry:
     """An entry with the errors of a response, and the topics that have them."""
@@ -104,11 +113,12 @@ class ClientTimeline:
         lines = [
             f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",
             f"refused: {refused}" if refused else nothing,
+            *_cut_off(self._own),
         ]
         for each in self._recording.found(CLIENTS, ClientThrottled, DeprecatedVersion):
             if each.subject == ClientId(self.key or "?"):
                 is_throttled = isinstance(each, ClientThrottled)
-                what = "throttled by quotas" if is_throttled else "deprecated API version"
+                what = "throttled by quotas" if is_throttled else "API version that Kafka 4 refuses"
                 lines.append(f"{what}: {sentences.said(each)}")
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
         lines += [f"explain group {each} tells its whole story" for each in self.groups]
@@ -184,6 +194,30 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
             line += f", {count - len(responses)} without a response in the log"
         lines.append(line)
     return lines
+
+
+def _cut_off(exchanges: Sequence[Exchange]) -> list[str]:
+    """Say that almost all connections ended after the same few requests, if they did."""
+    connections: dict[str, list[Exchange]] = {}
+    for each in exchanges:
+        if each.is_text:  # it does not name connections
+            return []
+        connections.setdefault(each.connection, []).append(each)
+    apis = Counter(tuple(e.api for e in own) for own in connections.values() if len(own) <= FEW)
+    first, count = apis.most_common(1)[0] if apis else ((), 0)
+    if count < CUT_OFF_MIN or count < CUT_OFF_PART * len(connections):
+        return []
+    own = [own for own in connections.values() if tuple(each.api for each in own) == first]
+    seconds = (own[-1][-1].end - own[0][0].time) / 1000
+    if seconds > count * RECONNECT_S:
+        return []
+    said = (
+        f"unknown: {count} of {len(connections)} connections in {seconds:.0f} s ended after"
+        f" {', '.join(first)}; the log does not show why. A broker closes the connection at an API"
+        " version that it does not have: its server.log then has `unsupported version`, its request"
+        " log no line"
+    )
+    return [said]
 
 
 def producers_of(exchange: Exchange) -> list[str]:

@@ -9,7 +9,7 @@ from brokertwin.recordings.explain.clients import ClientTimeline
 from brokertwin.recordings.history.bodies import refused_topics
 from brokertwin.wording import some
 from tests.support import audits
-from tests.support.synthetic_recording import SyntheticRecording
+from tests.support.synthetic_recording import SyntheticRecording, exchange
 
 
 def client(capture: str, key: str) -> ClientTimeline:
@@ -102,3 +102,30 @@ def test_unknown_client_lists_the_existing_ones() -> None:
     recording.init("a", 0)
     with pytest.raises(UserError, match="has no client b"):
         ClientTimeline(recording.exchanges, "b")
+
+
+def cut_off(connections: int, longer: int, every_ms: int) -> list[str]:
+    """The ending of a client with connections that end after Metadata, and with longer ones."""
+    exchanges = []
+    for number in range(connections + longer):
+        apis = ["API_VERSIONS", "METADATA"] + ["PRODUCE"] * (number >= connections)
+        for turn, api in enumerate(apis):
+            each = exchange(number * every_ms + turn, "old", api, {}, {})
+            exchanges.append(msgspec.structs.replace(each, connection=f"c{number}"))
+    return ClientTimeline(exchanges, "old").ending()
+
+
+@pytest.mark.parametrize(
+    ("connections", "longer", "every_ms", "is_said"),
+    [(10, 0, 100, True), (9, 0, 100, False), (10, 2, 100, False), (10, 0, 3_000, False)],
+)
+def test_connections_that_end_after_the_same_requests_are_unknown_and_shown(
+    connections: int, longer: int, every_ms: int, is_said: bool
+) -> None:
+    lines = cut_off(connections, longer, every_ms)
+    said = [line for line in lines if line.startswith("unknown: ")]
+    assert bool(said) is is_said
+    if is_said:
+        assert said[0].startswith(
+            "unknown: 10 of 10 connections in 1 s ended after API_VERSIONS, METADATA; the log does"
+        )
