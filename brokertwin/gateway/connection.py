@@ -105,7 +105,6 @@ class BrokerConnection(asyncio.Protocol):
         name: name in events and in the log.
 
     Attributes:
-        listener: listener of the connection.
         last_active: time of the last request or response, by the event loop's clock.
         is_busy: whether a request is pending.
     """
@@ -532,7 +531,7 @@ class BrokerConnection(asyncio.Protocol):
         else:
             errors = count(api_key, body, took_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
-            self._context.denials.look(request, body)
+            self._context.denials.look(request, body, outcome.injected)
         if outcome.closes_connection:
             raise ClosedError(
                 f"a request without a response: {request.header.request_api_key_name}"

@@ -1,10 +1,9 @@
 """`brokertwin connect`: Kafka Connect workers that copy files to topics and topics to files."""
 
 import signal
-from enum import StrEnum
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,14 +16,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.clients.connect.worker_config import WorkerConfig
 
-
-class ConnectMode(StrEnum):
-    """Standalone, or a member of a worker group."""
-
-    STANDALONE = "standalone"
-    DISTRIBUTED = "distributed"
-
-
+ConnectMode = Literal["standalone", "distributed"]
 Files = Annotated[
     list[Path],
     typer.Argument(
@@ -56,7 +48,7 @@ Idle = Annotated[
 
 def command(
     files: Files,
-    worker: WorkerKind = ConnectMode.STANDALONE,
+    worker: WorkerKind = "standalone",
     workers: Workers = 1,
     timeout: Idle = None,
     threads: ShowThreads = False,
@@ -79,7 +71,7 @@ def command(
     from brokertwin.clients.io.connect.standalone import StandaloneWorker
     from brokertwin.clients.io.connect.workers import Workers
 
-    if worker is ConnectMode.STANDALONE and workers > 1:
+    if worker == "standalone" and workers > 1:
         raise UserError(
             "A standalone worker has no group: --workers is not allowed.",
             "Add --worker distributed.",
@@ -90,7 +82,7 @@ def command(
         addresses = bootstrap or known.bootstrap_servers or None
         settings = settings_of(config, bootstrap=addresses, kafka_config=kafka_config)
         kafka = accessible(settings, connection_properties(properties))
-        kind = StandaloneWorker if worker is ConnectMode.STANDALONE else DistributedWorker
+        kind = StandaloneWorker if worker == "standalone" else DistributedWorker
         names = [f"worker {number + 1}" for number in range(workers)]
         made = [kind(kafka, known, connectors, name) for name in names]
     except ConnectorConfigError as error:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,25 +24,12 @@ if TYPE_CHECKING:
     from brokertwin.clients.partitions import TopicPartition
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
-
-class ConsumeProtocol(StrEnum):
-    """Group protocol: classic, KIP-848 (consumer), or KIP-932 (share)."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    SHARE = "share"
-
-
-class Acknowledge(StrEnum):
-    """Acknowledgement of each record by a share group member, after it is printed."""
-
-    ACCEPT = "accept"
-    RELEASE = "release"
-    REJECT = "reject"
+ConsumeProtocol = Literal["classic", "consumer", "share"]
+Acknowledge = Literal["accept", "release", "reject"]
 
 
 class Assignor(StrEnum):
-    """Assignors by Kafka's names."""
+    """Assignors by Kafka's names; typer knows no list of literals."""
 
     RANGE = "range"
     ROUND_ROBIN = "roundrobin"
@@ -50,7 +37,7 @@ class Assignor(StrEnum):
     COOPERATIVE_STICKY = "cooperative-sticky"
 
 
-DEFAULT_ASSIGNORS = (Assignor.RANGE, Assignor.COOPERATIVE_STICKY)
+DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
 Topics = Annotated[
     list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read; or use --include.")
 ]
@@ -158,10 +145,10 @@ def command(
     topics: Topics = None,
     include: Include = None,
     members: Members = 1,
-    protocol: ProtocolOption = ConsumeProtocol.CLASSIC,
+    protocol: ProtocolOption = "classic",
     assignor: Assignors = None,
     remote_assignor: RemoteAssignor = None,
-    acknowledge: AcknowledgeOption = Acknowledge.ACCEPT,
+    acknowledge: AcknowledgeOption = "accept",
     from_beginning: FromBeginning = False,
     read_committed: Committed = False,
     max_messages: Count = None,
@@ -195,7 +182,7 @@ def command(
     from brokertwin.clients.traced import consumer_maker
 
     _check_wanted(topics, include, protocol)
-    is_shared = protocol is ConsumeProtocol.SHARE
+    is_shared = protocol == "share"
     _check_assignor(protocol, assignor)
     unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
     is_former = era is not None or trace
@@ -222,7 +209,7 @@ def command(
         _member, kafka, settings, topic_names, include, fetches, client
     )
     if is_shared:
-        make = partial(ShareMember, kafka, settings, topic_names, acknowledge.name)
+        make = partial(ShareMember, kafka, settings, topic_names, acknowledge.upper())
     timeline = ThreadTimeline(threads, [f"member {number + 1}" for number in range(members)])
     reader = GroupReader(members, make, say, timeline.note)
     try:
@@ -248,7 +235,7 @@ def _check_wanted(topics: list[str] | None, include: str | None, protocol: Consu
             "`brokertwin consume` needs either topics or --include.",
             "Name topics, or pass a pattern: --include 'orders-.*'.",
         )
-    if include and protocol is ConsumeProtocol.CLASSIC:
+    if include and protocol == "classic":
         try:
             re.compile(include)
         except re.error as error:
@@ -257,7 +244,7 @@ def _check_wanted(topics: list[str] | None, include: str | None, protocol: Consu
 
 def _check_assignor(protocol: ConsumeProtocol, assignor: list[Assignor] | None) -> None:
     """Check that the protocol has assignors. Raises UserError."""
-    if protocol is ConsumeProtocol.CONSUMER and assignor:
+    if protocol == "consumer" and assignor:
         raise UserError(
             "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
             "Pass --remote-assignor uniform or --remote-assignor range instead.",
@@ -274,7 +261,7 @@ def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, g
             f" kafka-configs.sh --alter --entity-type groups --entity-name {group}"
             " --add-config NAME=VALUE.",
         )
-    if not is_shared and acknowledge is not Acknowledge.ACCEPT:
+    if not is_shared and acknowledge != "accept":
         raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
 
 

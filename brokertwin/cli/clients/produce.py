@@ -2,10 +2,9 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,25 +24,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 
-
-class Compression(StrEnum):
-    """Compression types by Kafka's names."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Acks(StrEnum):
-    """Replicas that must have a record before it is acknowledged."""
-
-    ALL = "all"
-    LEADER = "1"
-    NOBODY = "0"
-
-
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Acks = Literal["all", "1", "0"]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")]
 Files = Annotated[
     list[str] | None,
@@ -141,14 +123,6 @@ DeliveryTimeoutMs = Annotated[
         "--delivery-timeout-ms", min=1, metavar="MS", help="delivery.timeout.ms; default: 120000."
     ),
 ]
-ResetPid = Annotated[
-    bool | None,
-    typer.Option(
-        "--reset-pid-on-unresolved/--no-reset-pid-on-unresolved",
-        help="After a lost sequence, request a new producer id instead of bumping the epoch, as"
-        " Kafka 2.0 does. Default: only with --era 2.0.",
-    ),
-]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -159,7 +133,7 @@ def command(
     files: Files = None,
     key_separator: Separator = None,
     partition: Partition = None,
-    compression: CompressionOption = Compression.NONE,
+    compression: CompressionOption = "none",
     acks: AcksOption = None,
     linger_ms: LingerMs = None,
     batch_size: BatchSize = 16_384,
@@ -171,7 +145,6 @@ def command(
     retries: Retries = None,
     request_timeout_ms: RequestTimeoutMs = 30_000,
     delivery_timeout_ms: DeliveryTimeoutMs = None,
-    reset_pid_on_unresolved: ResetPid = None,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
     threads: Threads = None,
@@ -206,7 +179,6 @@ def command(
         "enable_idempotence": idempotence,
         "retries": retries,
         "delivery_timeout_ms": delivery_timeout_ms,
-        "reset_pid_on_unresolved": reset_pid_on_unresolved,
     }
     lines = _lines_of(files or [STANDARD_INPUT])
     messages = (_message(line, key_separator) for line in lines)

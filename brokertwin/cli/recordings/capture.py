@@ -7,10 +7,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.live import Live
@@ -42,14 +41,7 @@ JSON_EVERY_S = 10.0
 STDOUT = Path("-")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-
-class OnFailure(StrEnum):
-    """What to do if an exchange cannot be recorded."""
-
-    GO_ON = "go-on"
-    STOP = "stop"
-
-
+OnFailure = Literal["go-on", "stop"]
 Listen = Annotated[
     str,
     typer.Option(
@@ -121,7 +113,7 @@ def command(
     out: Out = None,
     force: Force = False,
     topic: Topic = None,
-    on_failure: OnFailureOption = OnFailure.GO_ON,
+    on_failure: OnFailureOption = "go-on",
     quiet: Quiet = False,
     as_json: AsJsonLines = False,
     bootstrap: Bootstrap = None,
@@ -142,15 +134,18 @@ def command(
     """
     from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
-    if out != STDOUT:
+    beside = None
+    if out is not None and out != STDOUT:
         check_new(out, force)
+        if out.is_file() or not out.exists():
+            beside = out.with_name(out.name + SETTINGS_SUFFIX)
+            check_new(beside, force)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     ends = relay_ends(listen, broker, advertise, settings, listen_config)
     make_sink = _sink_maker(out, topic, settings)
     reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
     write_settings = None
-    if out is not None and out != STDOUT and (out.is_file() or not out.exists()):
-        beside = out.with_name(out.name + SETTINGS_SUFFIX)
+    if beside is not None:
         write_settings = partial(_write_settings, beside, broker_client(broker, settings))
     is_complete = asyncio.run(_capture(ends, make_sink, on_failure, reporter, write_settings))
     if not is_complete:
@@ -269,7 +264,7 @@ async def _capture(
     for number in ENDING_SIGNALS:
         loop.add_signal_handler(number, ended.set)
     sink = make_sink(lambda reason: recorder.lose_later(reason))
-    recorder = Recorder(sink, ended.set if on_failure is OnFailure.STOP else lambda: None)
+    recorder = Recorder(sink, ended.set if on_failure == "stop" else lambda: None)
     proxy = Proxy(
         ends.listen, ends.broker, recorder, ends.advertise, ends.tls, listen_tls=ends.listen_tls
     )
@@ -277,6 +272,7 @@ async def _capture(
         await proxy.start()
         if write_settings is not None:
             await asyncio.to_thread(write_settings)
+        recorder.start()
         reporter.started(proxy.addresses[ends.broker], sink.name)
         await reporter.watch(proxy.counts, recorder, ended)
     finally:

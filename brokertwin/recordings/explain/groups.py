@@ -32,6 +32,7 @@ from brokertwin.recordings.history.findings import (
     OffsetMovedBack,
     OffsetPending,
     OffsetVanished,
+    Rebalance,
     RecordsArchived,
     RecordsDeliveredAgain,
     RecordsRejected,
@@ -74,10 +75,7 @@ NOTES = (
 class GroupTimeline:
     """A group in a recording.
 
-    Args:
-        exchanges: the recording.
-        key: the group's id.
-        logged: lines of the coordinators' server.log.
+    `logged`: lines of the coordinators' server.log.
 
     Raises:
         UserError: the recording has no such group.
@@ -109,6 +107,8 @@ class GroupTimeline:
         entity = recording.observed(GROUPS).entities.get(EntityKey("group", key))
         self.entity = entity if isinstance(entity, ObservedGroup) else group_of(key)
         self._found = recording.at_places(GROUPS, SHARE_GROUPS)
+        own = (each for each in recording.found(GROUPS, Rebalance) if each.group == key)
+        self._rebalances = {each.number: each for each in own}
 
     @property
     def transactional_ids(self) -> set[str]:
@@ -218,6 +218,9 @@ class GroupTimeline:
             reason = self._logged_reason(finding.number - 1, end)
             if reason:
                 return f"generation {finding.number} begins: {reason}"
+            whole = self._rebalances.get(finding.number)
+            if finding.by_request is None and whole is not None and whole.causes:
+                return sentences.said(whole).replace(":", " begins:", 1)
         return sentences.cause(finding) or sentences.said(finding)
 
     def _because(self, code: int, exchange: RecordedExchange, findings: Sequence[Finding]) -> str:

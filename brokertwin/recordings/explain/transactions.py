@@ -29,13 +29,13 @@ NOTES = (TransactionBegan, TransactionTookIn, TransactionWaited, TransactionEnde
 class TransactionTimeline(ProducerTimeline):
     """A transactional id in a recording.
 
-    Args:
-        exchanges: the recording.
-        key: the transactional id, or the producer id of one.
+    `key`: the transactional id, or the producer id of one.
 
     Raises:
         UserError: the recording has no such producer, or it has no transactional id.
     """
+
+    WHAT = "transactional id"
 
     def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
         super().__init__(exchanges, key)

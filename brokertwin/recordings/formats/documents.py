@@ -57,7 +57,6 @@ class Details(msgspec.Struct, rename="camel"):
     listener: str = ""
     is_forwarded: bool = False
     is_text: bool = False
-    request_api_version_deprecated: bool = False
     request_queue_time_ms: float = 0.0
     local_time_ms: float = 0.0
     remote_time_ms: float = 0.0
@@ -75,7 +74,6 @@ class Document(msgspec.Struct):
         broker: the broker; None if the line does not name it.
         is_from_log: from a log; otherwise it was a document already.
         connection: the connection, unique within the broker if the log has the broker.
-        header: of the request.
         request: its body, JSON.
         response: the response body, JSON; NO_RESPONSE if the log has none.
         fields: all other fields of the document, or how they are read when they are needed.
@@ -173,12 +171,12 @@ class UnpairedDocuments(NamedTuple):
     """A line or entry without a document.
 
     Attributes:
-        line: the line.
         reason: a short reason, the same for all lines of a kind.
         detail: the problem of this line.
         api: the API's name if readable.
         is_dead: the line is damaged; otherwise it is just not a request.
         logged: the group event of a coordinator's line.
+        undecoded: of a request without a legible body, with its header and empty bodies.
     """
 
     line: SourceLine
@@ -187,6 +185,7 @@ class UnpairedDocuments(NamedTuple):
     api: str = ""
     is_dead: bool = True
     logged: Logged | None = None
+    undecoded: Document | None = None
 
 
 class UnreadableError(Exception):

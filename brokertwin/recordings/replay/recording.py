@@ -72,14 +72,12 @@ class Exchange(msgspec.Struct, frozen=True):
         end: last ms at which the broker may have responded.
         is_recorded: the line has a `response`; null means acks 0.
         connection: the file's name for it, prefixed with the file if there are several.
-        kind: of its event.
         is_text: from a text log, which may lack bodies.
         latency_ms: time until the response; negative if the log does not show it.
         taken: when a thread took the request, in ms since 1970.
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.
         busy_ms: time in the broker's queues, and that for reading the log.
-        is_deprecated: Kafka 4 does not have the API version any more.
     """
 
     id: str
@@ -100,7 +98,6 @@ class Exchange(msgspec.Struct, frozen=True):
     made: float = 0.0
     has_waited: bool = False
     busy_ms: float = 0.0
-    is_deprecated: bool = False
 
     @property
     def api(self) -> str:
@@ -164,16 +161,6 @@ class Recording(NamedTuple):
         left_out[BROKERS_WRITES] = len(self.exchanges) - len(rest)
         left_out += Counter()  # removes zero counts
         return self._replace(exchanges=rest, left_out=left_out)
-
-    def with_id_prefix(self, prefix: str) -> "Recording":
-        """Return a copy with a prefix for each exchange id."""
-        if not prefix:
-            return self
-        exchanges, ends = (
-            [msgspec.structs.replace(each, id=f"{prefix}{each.id}") for each in events]
-            for events in (self.exchanges, self.ends)
-        )
-        return self._replace(exchanges=exchanges, ends=ends)
 
 
 def _is_of_broker(exchange: Exchange) -> bool:
@@ -287,9 +274,7 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     A log's line has the time when the response was sent; the stages show how long before that a
     thread took the request, and the response was made.
 
-    Args:
-        document: the document.
-        completion: completes Produce requests.
+    `completion`: completes Produce requests.
 
     Returns:
         the exchange, its listener, and whether a broker forwarded it to the controller.
@@ -324,7 +309,6 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
         made=made,
         has_waited=has_waited,
         busy_ms=busy_ms,
-        is_deprecated=details.request_api_version_deprecated,
     )
     return exchange, details.listener, details.is_forwarded
 
@@ -378,9 +362,7 @@ def has_response(line: bytes) -> bool:
 def merge(exchanges: Sequence[Exchange], is_arrived: bool = False) -> list[Exchange]:
     """Merge the exchanges of several files, given in line order.
 
-    Args:
-        exchanges: the exchanges.
-        is_arrived: whether each one's time is not before that of its connection's last one.
+    `is_arrived`: whether each one's time is not before that of its connection's last one.
     """
     arrivals = ArrivalOrder()
     keyed = [

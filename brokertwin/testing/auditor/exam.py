@@ -73,7 +73,6 @@ class Verdict(NamedTuple):
         violations: broken promises.
         unfinished: processes that did not finish in time, in words; no broken promise.
         hits: number of injected faults.
-        requests: number of requests.
         fenced: number of clients that received an error for an old epoch.
         gave_up: processes that exited with an error, and its text.
         read: number of records of each reader.

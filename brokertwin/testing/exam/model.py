@@ -89,7 +89,6 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step of a scenario.
 
     Attributes:
-        do: the action.
         label: description in reports; only steps with a label are compared.
         on: name of the connection; empty: the default connection.
         client: name of the client id of a connection, without the prefix; empty: `exam`.
@@ -162,7 +161,6 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
             partitions, and where a broker verifies transactions. It sends the verifications of
             several producers together, and their errors are those for the version of the first
             one's request (120 or 48).
-        limit_s: time limit.
     """
 
     name: str
@@ -205,7 +203,6 @@ class ExamSubject(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: the name of its file.
-        title: for reports.
         kafka: the version that the goldens were recorded with.
         scenarios: in order.
     """

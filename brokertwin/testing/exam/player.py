@@ -61,7 +61,6 @@ class Played(NamedTuple):
         observations: results of the labelled steps, in order.
         exchanges: request of each observation; None for bytes and connections.
         ended: why the scenario stopped before its last step; None if it did not.
-        elapsed_s: duration.
         refused: the first preparation that Kafka accepts and the broker refused, with its error.
         refused_at: number of observations before it.
     """
