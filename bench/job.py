@@ -11,6 +11,7 @@ them from the same topic of a real Kafka broker and writes to its own topic:
 - `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
 - `packed`: the same as `job` with `send --pack 20`;
+- `empty`: the plan of `job`, with a function that copies rows and writes small states;
 - `loop`: the same core in one process, nothing durable;
 - `quix`, `bytewax`, `flink`: only the check of a producer's last five batches, with
   Quix Streams, Bytewax and PyFlink, on two cores and with state on disk (`bench/peers`). Their
@@ -33,7 +34,8 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -55,21 +57,28 @@ from brokertwin.kafka_io.topic_reader import (
 )
 from brokertwin.settings import Settings, default_home, load
 from brokertwin.sinks.topic_writer import NewRow, in_packs, write_all
-from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.core.murmur2 import partition_of
-from brokertwin.state.core.outputs import RESPONSES
+from brokertwin.state.core.outputs import RESPONSES, Output
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.streaming.job import runner
+from brokertwin.streaming.job import operator, runner
 from brokertwin.streaming.job.job import SINK
 from brokertwin.streaming.job.session import SOURCE, spark_session
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
 
 WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97
 """Every 50th request repeats its producer's last batch; every 97th skips some."""
 
 PLAIN = ("jvm", "python", "tuned")
-JOBS = ("job", "records", "packed")
+JOBS = ("job", "records", "packed", "empty")
 """Each has its own topics; other engines read the first one's."""
+
+STATE_BYTES = 500
+"""Bytes of each column of a state of `empty`."""
 
 PACK = {"packed": 20}
 """Events in a row of `requests`."""
@@ -203,6 +212,26 @@ def run_job(bed: JobBed, engine: str) -> None:
         runner.run(job, runner.StopReason(settings.stop_timeout_s), True, session=session)
 
 
+def run_empty(bed: JobBed) -> None:
+    """Run the job without decisions: its floor."""
+    with mock.patch.object(operator, "group_function", _copying):
+        run_job(bed, "empty")
+
+
+def _copying(_: Any, count: operator.Count | None) -> operator.GroupFunction:
+    def copy(
+        _: tuple[Any, ...], frames: operator.Frames, state: "GroupState"
+    ) -> "Iterator[pd.DataFrame]":
+        outputs = (
+            Output(RESPONSES, None, each.position.key, each.value, str(each.position))
+            for each in operator.collect(frames)
+        )
+        yield from operator.frames_of(outputs, {})
+        state.update((STATE_VERSION, *(bytes(STATE_BYTES) for _ in state_columns())))
+
+    return copy
+
+
 def run_plain(bed: JobBed, engine: str) -> None:
     """Run Spark with the job's source, sink and micro-batches around no or trivial Python."""
     kafka = bed.client.for_spark()
@@ -268,10 +297,11 @@ def written(reader: Any, topic: str) -> int:
 RUNS: dict[str, Callable[[JobBed], None]] = {
     **{name: partial(run_plain, engine=name) for name in PLAIN},
     **{name: partial(run_job, engine=name) for name in JOBS},
+    "empty": run_empty,
     "loop": run_loop,
     **{name: partial(run_peer, engine=name) for name in processors.COMMANDS},
 }
-DECIDING = (*JOBS, "loop", *processors.COMMANDS)
+DECIDING = (*JOBS[:3], "loop", *processors.COMMANDS)
 
 
 # # Results

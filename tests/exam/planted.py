@@ -21,13 +21,13 @@ from brokertwin.protocol.frames import (
 from brokertwin.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.protocol.schemas import API_NAMES, MESSAGES
 from brokertwin.testing.exam.examination import ExamOptions, examine
-from brokertwin.testing.exam.model import Do, ExamSubject, Scenario, selected
+from brokertwin.testing.exam.model import Do, ExamSubject, Scenario, Step, selected
 from brokertwin.testing.exam.reports import described
 from brokertwin.testing.exam.site import look
 from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.support.gateways import running_gateway
 
-SCENARIOS_MAX = 60
+SCENARIOS_MAX, IGNORED_MAX = 60, 40
 """Of more scenarios that compare a response of an API, only each second or third is played."""
 
 LIMIT_S = 20
@@ -42,7 +42,9 @@ class Plant(NamedTuple):
     api: str
     what: str
     change: Change
-    is_of_requests: bool = False
+    field: str = ""
+    """The field of requests that is changed; otherwise responses are."""
+    default: Any = None
 
 
 def _walk(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
@@ -93,7 +95,7 @@ def put(api: str, field: str, value: Any) -> Plant:
 def ignore(api: str, field: str, value: Any) -> Plant:
     """Set a field of all requests to a default: the broker does not read it."""
     change = put(api, field, value).change
-    return Plant(api, f"{field} is ignored", change, is_of_requests=True)
+    return Plant(api, f"{field} is ignored", change, field, value)
 
 
 PLANTS = (
@@ -216,8 +218,8 @@ IGNORED = (
     ignore("CreatePartitions", "validateOnly", False),
     ignore("IncrementalAlterConfigs", "validateOnly", False),
     ignore("Fetch", "minBytes", 0),
-    ignore("Fetch", "maxBytes", 0x7FFFFFFF),
-    ignore("Fetch", "partitionMaxBytes", 0x7FFFFFFF),
+    ignore("Fetch", "maxBytes", 1 << 20),
+    ignore("Fetch", "partitionMaxBytes", 1 << 20),
     ignore("Fetch", "isolationLevel", 0),
     ignore("Fetch", "currentLeaderEpoch", -1),
     ignore("Fetch", "lastFetchedEpoch", -1),
@@ -242,7 +244,7 @@ IGNORED = (
     ignore("InitProducerId", "producerEpoch", -1),
     ignore("InitProducerId", "transactionTimeoutMs", 60_000),
     ignore("Produce", "transactionalId", None),
-    ignore("Produce", "acks", 1),
+    ignore("Produce", "acks", -1),
     ignore("Metadata", "allowAutoTopicCreation", True),
     ignore("ListGroups", "statesFilter", []),
     ignore("ListGroups", "typesFilter", []),
@@ -299,7 +301,7 @@ class Proxy:
                 if len(frame) >= 8:
                     key, version, correlation_id = struct.unpack_from(">hhi", frame)
                     requests[correlation_id] = key, version
-                    if self._plant.is_of_requests and self._concerns(key, version):
+                    if self._plant.field and self._concerns(key, version):
                         frame = self._changed_request(frame)
                 broker.sendall(_SIZE.pack(len(frame)) + frame)
         with suppress(OSError):
@@ -327,7 +329,7 @@ class Proxy:
         return frame
 
     def _changed(self, frame: bytes, key: int, version: int) -> bytes:
-        if self._plant.is_of_requests or not self._concerns(key, version):
+        if self._plant.field or not self._concerns(key, version):
             return frame
         correlation_id, body = decode_response(key, version, frame)
         return bytes(encode_response(key, version, correlation_id, self._plant.change(body)))
@@ -359,28 +361,37 @@ def planted(broker: Address, plant: Plant) -> Iterator[Address]:
         proxy.close()
 
 
-def about(api: str, brokers: int = 1) -> list[tuple[ExamSubject, Scenario]]:
+def about(plant: Plant, brokers: int = 1) -> list[tuple[ExamSubject, Scenario]]:
     """Return scenarios that compare a response of an API, from all subjects.
 
-    For one broker these are quick ones, at most `SCENARIOS_MAX` to twice as many.
+    For one broker these are quick ones, at most `SCENARIOS_MAX` to twice as many. For an ignored
+    field they are those that set it to another value than its default.
     """
     found = [
         (subject, scenario)
         for subject, scenario in selected()
         if scenario.brokers <= brokers
-        and (brokers > 1 or scenario.limit_s <= LIMIT_S)
-        and any(step.api == api and step.label for step in scenario.steps)
+        and (brokers > 1 or plant.field or scenario.limit_s <= LIMIT_S)
+        and any(s.api == plant.api and (s.label or s.do is Do.SEND) for s in scenario.steps)
         and not any(step.do is Do.RAW for step in scenario.steps)
+        and (not plant.field or any(_sets(each, plant) for each in scenario.steps))
     ]
-    return found if brokers > 1 else found[:: max(1, len(found) // SCENARIOS_MAX)]
+    most = IGNORED_MAX if plant.field else SCENARIOS_MAX
+    return found if brokers > 1 and not plant.field else found[:: max(1, len(found) // most)]
+
+
+def _sets(step: Step, plant: Plant) -> bool:
+    values: list[Any] = []
+    _walk(step.body, lambda part: values.append(part.get(plant.field, plant.default)))
+    return step.api == plant.api and any(each != plant.default for each in values)
 
 
 def found_by(brokers: Mapping[int, Address], plant: Plant) -> list[Result]:
     with ExitStack() as stack:
         proxies = {n: stack.enter_context(planted(at, plant)) for n, at in brokers.items()}
         site = look(proxies[min(proxies)], [])._replace(brokers=proxies, home=min(proxies))
-        options = ExamOptions(8, patience=0.6)
-        results = examine(about(plant.api, len(brokers)), site, options)
+        options = ExamOptions(8, patience=2 if plant.field else 0.6)
+        results = examine(about(plant, len(brokers)), site, options)
     return [each for each in results if each.outcome is Outcome.DEVIATES]
 
 
@@ -388,7 +399,7 @@ def main() -> int:
     """Plant all deviations; returns 1 if one is not found."""
     missed = 0
     plants = {"more": MORE_PLANTS, "ignored": IGNORED}.get(sys.argv[-1], PLANTS)
-    count = 1 if plants is PLANTS else 3
+    count = 3 if plants is MORE_PLANTS else 1
     with running_gateway({"auto.create.topics.enable": "true"}, brokers=count) as running:
         for plant in plants:
             found = found_by(running.addresses, plant)

@@ -401,7 +401,9 @@ class Membership(msgspec.Struct):
             self.clients[member] = line
         if line.api == "HEARTBEAT" or line.api == "SYNC_GROUP":
             self.has_beats = self.has_beats or line.api == "HEARTBEAT"
-            if not exchange.code:
+            # a coordinator that waits for a member to join again prolongs its session
+            is_waiting = line.api == "HEARTBEAT" and exchange.code == Error.REBALANCE_IN_PROGRESS
+            if not exchange.code or is_waiting:
                 self.seen(member, body.get("generationId", -1), line)
         if line.api == "JOIN_GROUP":
             yield from self._join(exchange, member, known.last)
@@ -943,7 +945,7 @@ class Membership(msgspec.Struct):
         if generation.moved < 0 or known is None or generation.first is None:
             return generation.moved < 0
         by_next = known.last.broker == generation.first.broker
-        return known.is_unknown or (by_next and known.last.time > generation.moved)
+        return known.is_unknown or (by_next and known.last.end > generation.moved)
 
     def _have_expired(self, members: Iterable[str], line: RecordedRequest) -> bool:
         """Return whether the sessions of members ended before a request, unless they left."""

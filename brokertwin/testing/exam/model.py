@@ -157,9 +157,10 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         started_with: broker settings other than Kafka's defaults, which the broker must show.
         features: finalized feature levels that it needs, at least.
         is_anonymous: it needs connections in plain text, without a login.
-        is_alone: no other scenario runs at the same time: for restarts, and where a broker verifies
-            transactions. It sends the verifications of several producers together, and their errors
-            are those for the version of the first one's request (120 or 48).
+        is_alone: no other scenario runs at the same time: for restarts, for topics of hundreds of
+            partitions, and where a broker verifies transactions. It sends the verifications of
+            several producers together, and their errors are those for the version of the first
+            one's request (120 or 48).
     """
 
     name: str

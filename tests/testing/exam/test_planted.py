@@ -37,9 +37,9 @@ def test_an_ignored_field_of_requests_is_found(gateway: Running) -> None:
 def test_waiting_for_a_created_topic_does_not_create_it_again(gateway: Running) -> None:
     """On a slow cluster each such request would reach the controller."""
     seen: list[dict[str, Any]] = []
-    with planted(gateway.addresses[1], Plant("Metadata", "seen", seen.append, True)) as at:
+    with planted(gateway.addresses[1], Plant("Metadata", "seen", seen.append, "topics")) as at:
         site = look(at, [])._replace(brokers={1: at})
-        examine(about("DeleteRecords")[:3], site, ExamOptions(1))
+        examine(about(code("DeleteRecords", 1))[:3], site, ExamOptions(1))
     assert {each.get("allowAutoTopicCreation") for each in seen if each["topics"]} == {False}
 
 
