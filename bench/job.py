@@ -117,7 +117,6 @@ class JobMeasured:
     """Measures of an engine.
 
     Attributes:
-        engine: its name.
         rate: rows per second after the warm-up.
         spent_us: processor time for a row in µs, of Spark and Kafka; None without Spark.
         answers: a hash of its responses.

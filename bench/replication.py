@@ -56,13 +56,7 @@ class ReplicationCost(NamedTuple):
 
 
 class ReplicatedCluster:
-    """Three brokers in one or several cells with fixed clocks.
-
-    Args:
-        name: its label.
-        replicas: of each partition.
-        cells: their number.
-    """
+    """Three brokers in one or several cells with fixed clocks."""
 
     def __init__(self, name: str, replicas: int, cells: int) -> None:
         self.name = name

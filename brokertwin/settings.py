@@ -302,7 +302,6 @@ class Loaded:
     """Settings and the source of each.
 
     Attributes:
-        settings: the effective settings.
         sources: setting name to `flag`, `environment BROKERTWIN_X`, `file PATH` or `default`.
     """
 

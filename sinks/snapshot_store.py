@@ -54,7 +54,6 @@ class SnapshotManifest(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         format: version of this layout.
-        name: name of its directory.
         taken_ms: time in ms since 1970.
         batch: micro-batch after whose commit the state was read.
         query_id: Spark's id of the source checkpoint.
@@ -109,8 +108,6 @@ class Published(NamedTuple):
     """A published or rejected snapshot.
 
     Attributes:
-        snapshot: its manifest.
-        path: its directory.
         reasons: reasons of the judge; it is then in `rejected/`.
     """
 

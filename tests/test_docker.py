@@ -228,7 +228,6 @@ class Composed:
 
     Attributes:
         ports: port in compose to the one here.
-        environment: of the commands.
     """
 
     def __init__(self, kafka: str, directory: Path, *ports: str) -> None:

@@ -4,12 +4,11 @@ import io
 import os
 import re
 import shutil
-import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -23,22 +22,13 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
     from brokertwin.recordings.replay.comparison import ModelResponse
     from brokertwin.recordings.replay.plan import ReplayPlan
     from brokertwin.recordings.replay.recording import Exchange
     from brokertwin.settings import Settings
     from brokertwin.sinks.snapshot_store import Published
-    from brokertwin.streaming.job.job import StreamingJob
 
 CLUSTER = "recorded"
-SLICE_EVENTS = 500
-"""Number of events to send at a time, so that progress is visible."""
-
-SLICE_PAUSE_S = 0.4
 SVG_WIDTH = 110
 
 Svg = Annotated[
@@ -49,14 +39,15 @@ Svg = Annotated[
 def command(svg: Svg = None, force: Force = False, config: ConfigFile = None) -> None:
     """Send recorded captures through a real Kafka broker and Spark, and summarize the results.
 
-    Starts an embedded broker with its own data directory, creates the topics, starts the streaming
-    query and sends captures of real clients while it runs. At the end it prints the responses by
-    API and error code, the number that match Apache Kafka 4.3.1's, and each group's committed
-    offsets, and writes a Parquet snapshot.
+    Starts an embedded broker with its own data directory, creates the topics, sends captures of
+    real clients and runs the streaming query. At the end it prints the responses by API and error
+    code, the number that match Apache Kafka 4.3.1's, and each group's committed offsets, and
+    writes a Parquet snapshot.
     """
     from brokertwin.recordings.replay import recording
     from brokertwin.recordings.replay.plan import plan
     from brokertwin.streaming.checkpoint.snapshots import take
+    from brokertwin.streaming.job import replay_engine, runner
     from brokertwin.streaming.job.session import spark_session
 
     check_new(svg, force)
@@ -72,7 +63,10 @@ def command(svg: Svg = None, force: Force = False, config: ConfigFile = None) ->
         own = _own_settings(settings, directory, bootstrap)
         session = spark_session(own, say_at)
         try:
-            responses = _run(own, planned, session)
+            with runner.prepared(own, planned.settings.broker_settings) as job, Live(err) as live:
+                responses = replay_engine.run_job(
+                    job, planned.documents, planned.settings, session, live.show
+                )
             taken = take(own.checkpoint_dir, directory / "snapshots")
         finally:
             session.stop()
@@ -126,57 +120,10 @@ def _own_settings(settings: "Settings", directory: Path, bootstrap: str) -> "Set
     )
 
 
-def _run(
-    settings: "Settings", planned: "ReplayPlan", session: "SparkSession"
-) -> "Mapping[str, ModelResponse]":
-    """Run the query, send events meanwhile, and return the responses by request id."""
-    from brokertwin.streaming.job import replay_engine as spark
-    from brokertwin.streaming.job import runner
-
-    with runner.prepared(settings, planned.settings.broker_settings) as prepared, Live(err) as live:
-        job = spark.with_cell(prepared, planned.settings)
-        stop = runner.StopReason(settings.stop_timeout_s)
-        sender = _Sender(job, planned.documents)
-
-        def observe(progress: Any) -> None:
-            live.show(progress)
-            if live.requests >= len(planned.documents):
-                stop.wanted.set()
-
-        sender.start()
-        try:
-            runner.run(job, stop, observe=observe, session=session)
-        finally:
-            sender.stop()
-        return spark.responses_of(job)
-
-
-class _Sender(threading.Thread):
-    """Send events in slices, as clients would, while the query runs."""
-
-    def __init__(self, job: "StreamingJob", documents: Sequence[bytes]) -> None:
-        super().__init__(daemon=True)
-        self._job = job
-        self._documents = documents
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        from brokertwin.streaming.job import replay_engine as spark
-
-        for first in range(0, len(self._documents), SLICE_EVENTS):
-            spark.produce(self._job, CLUSTER, self._documents[first : first + SLICE_EVENTS])
-            if self._stopped.wait(SLICE_PAUSE_S):
-                return
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()
-
-
 def _show(
     console: Console,
     exchanges: "Sequence[Exchange]",
-    responses: "Mapping[str, ModelResponse]",
+    responses: Mapping[str, "ModelResponse"],
     planned: "ReplayPlan",
 ) -> None:
     """Print responses by API and error code, and how many match the real broker's."""
@@ -210,25 +157,13 @@ def _show(
 
 def _codes_of(response: "ModelResponse | None") -> set[str]:
     """Return the names of a response's error codes, or `ok`."""
-    from brokertwin.protocol.errors import error_name
+    from brokertwin.protocol.errors import error_codes, error_name
 
     if response is None:
         return {"no response"}
     if response.error is not None:
         return {str(response.error.get("reason"))}
-    return {error_name(code) for code in _error_codes(response.response) if code} or {"ok"}
-
-
-def _error_codes(value: Any) -> Iterator[int]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "errorCode":
-                yield inner
-            else:
-                yield from _error_codes(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _error_codes(inner)
+    return {error_name(code) for code in error_codes(response.response) if code} or {"ok"}
 
 
 def _show_offsets(console: Console, taken: "Published") -> None:

@@ -216,9 +216,7 @@ def with_settings(*names: str, **defaults: str) -> Callable[[Command], Command]:
 
     Each option has the type and the description of its setting; `--config` follows them.
 
-    Args:
-        names: settings with an option.
-        **defaults: values of options that are not on the command line.
+    `defaults`: values of options that are not on the command line.
     """
 
     def made(config: Path | None, **given: Any) -> "Settings":

@@ -111,7 +111,6 @@ class ClassicMembership:
         coordinator: the group's coordinator if known.
         is_leader: whether it assigned in this generation.
         group_topics: topics whose partition counts it needs.
-        events: events for the application.
         fatal: the error that ended the membership.
         needs_metadata: an assigned topic is missing from the metadata.
         is_held: the application has to finish something before the next join.

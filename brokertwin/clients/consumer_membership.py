@@ -84,7 +84,6 @@ class ConsumerMembership(ClassicMembership):
     """The membership of one consumer; the owner generates `member_id`.
 
     Attributes:
-        phase: the phase of the membership.
         topic_ids: topic ids from the metadata.
     """
 

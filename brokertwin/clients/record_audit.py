@@ -68,7 +68,6 @@ class RecordAudit:
 
     Attributes:
         sent: every record, in the order of sending.
-        transactions: outcomes for their producers.
         running: transactions that have begun and whose commit is not yet requested.
         read_by: records read by each group.
     """

@@ -140,7 +140,6 @@ class Sender:
         accumulator: queued batches.
         latencies: how long brokers keep batches waiting.
         manager: id and sequences; None without idempotence.
-        transactions: of a transactional producer.
         buffered_bytes: part of `buffer.memory` in use.
     """
 

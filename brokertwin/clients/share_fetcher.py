@@ -134,7 +134,6 @@ class ShareFetcher:
         sessions: by broker.
         held: unacknowledged records that the application holds.
         lock_ms: last acquisition lock timeout; None before the first.
-        events: events for the application.
         fatal: the error that ended the consumer.
         needs_metadata: a response showed outdated metadata.
     """

@@ -52,7 +52,6 @@ class ShareSessionHandler:
         places: partitions of the session on the broker.
         acknowledged: acknowledgements for the next request.
         is_in_flight: a request is in flight.
-        has_acknowledgements: that request has acknowledgements.
         is_reading: that request is a ShareFetch.
     """
 

@@ -9,7 +9,6 @@ class SubscriptionState:
     """Shared by the coordinator and the fetcher of a consumer.
 
     Attributes:
-        topics: the subscribed topics.
         pattern: matched by `topics`; in a consumer group only brokers match it.
         positions: next offset of each assigned partition; None while unknown.
         is_pending_revocation: no records are returned until the revocation.

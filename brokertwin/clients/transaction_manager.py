@@ -157,7 +157,6 @@ class TransactionManager:
     """A producer's id, and its sequences on every partition.
 
     Attributes:
-        state: the state of the id.
         id_and_epoch: of new batches; (-1, -1) if there is none.
         error: the cause of an error state.
         retry_at: no InitProducerId before this time (ms).

@@ -162,7 +162,6 @@ class ProducerTransactions:
     """The transactions of one producer. Times in ms.
 
     Attributes:
-        state: the state of the transaction.
         id_and_epoch: the current producer id and epoch.
         error: the cause of an error state.
         rules: the protocol of the current or next transaction.

@@ -105,7 +105,6 @@ class BrokerConnection(asyncio.Protocol):
         name: name in events and in the log.
 
     Attributes:
-        listener: listener of the connection.
         last_active: time of the last request or response, by the event loop's clock.
         is_busy: whether a request is pending.
     """

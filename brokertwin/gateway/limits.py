@@ -67,9 +67,7 @@ class GatewayLimits(NamedTuple):
     def of(cls, texts: Mapping[str, str], listener: str = "PLAINTEXT") -> "GatewayLimits":
         """Create limits from broker settings by Kafka's names.
 
-        Args:
-            texts: validated texts; only those of the listener's prefix are not validated yet.
-            listener: name of the listener.
+        `texts`: validated texts; only those of the listener's prefix are not validated yet.
 
         Raises:
             UserError: an override has no number or an unknown host, or a setting of the listener is

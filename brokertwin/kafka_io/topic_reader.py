@@ -68,9 +68,7 @@ class TopicRow(NamedTuple):
 def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None) -> Consumer:
     """Create a consumer without a group that reports the end of partitions.
 
-    Args:
-        client: connection properties.
-        changes: further settings by librdkafka's names.
+    `changes`: further settings by librdkafka's names.
     """
     return made(
         Consumer,

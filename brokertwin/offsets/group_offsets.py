@@ -236,9 +236,7 @@ def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple
 def at_timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[Place, int]:
     """Return the first offset at or after a time for each partition, or its end offset.
 
-    Args:
-        client: connection properties.
-        times: topic and partition to ms since 1970.
+    `times`: topic and partition to ms since 1970.
     """
     admin = admin_client(client)
     try:

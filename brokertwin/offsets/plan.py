@@ -28,8 +28,6 @@ class ClusterOffsets(NamedTuple):
 
     Attributes:
         logs: start and end of each log, by existing partition.
-        committed: committed offsets.
-        with_members: groups with members.
         sharing: share groups, which have no committed offsets (KIP-932).
     """
 

@@ -103,7 +103,6 @@ class HistoryFacts(msgspec.Struct, frozen=True):
     """Metadata of a file.
 
     Attributes:
-        cluster: id of the cluster.
         next_offsets: partition of `__consumer_offsets` to the start of the next import.
     """
 

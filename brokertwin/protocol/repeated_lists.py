@@ -13,8 +13,6 @@ class RepeatedList(msgspec.Struct, frozen=True):
     """How a response repeats a list of its request.
 
     Attributes:
-        request_list: the list in the request.
-        response_list: the list in the response.
         names: the fields that name an item: name in the response to name in the request.
         inner: the list within each item.
         code: the field that has an item's error.

@@ -73,7 +73,6 @@ class ConnectTask(ABC):
 
     Attributes:
         is_over: whether it has ended for any reason.
-        has_failed: whether it has failed.
         is_busy: whether work is in flight.
     """
 

@@ -48,11 +48,7 @@ class _Waiting(NamedTuple):
 
 
 class RequestLogs:
-    """Collects the lines of all brokers.
-
-    Args:
-        seed: of the run.
-    """
+    """Collects the lines of all brokers."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(f"{seed}/request logs")
@@ -160,10 +156,7 @@ def write_logs(
 ) -> list[Path]:
     """Write a request log for each broker, as Kafka's log4j2.yaml names and rolls them.
 
-    Args:
-        lines: of each broker.
-        folder: an existing one.
-        rolled_after: begin a new file after this number of lines.
+    `rolled_after`: begin a new file after this number of lines.
 
     Returns:
         The files; those of a broker from the oldest to the newest.

@@ -46,7 +46,6 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="what", rename="
         time: ms since 1970.
         request: id of the request that caused it; "" if brokers acted by themselves.
         client: client id of that request.
-        api: API of that request.
         is_refused: whether that request got an error nevertheless.
     """
 
@@ -63,8 +62,6 @@ class MemberChanged(Fact, frozen=True, kw_only=True, tag="member"):
     A coordinator that takes over a group, or is restarted, forgets members that were not stored.
 
     Attributes:
-        group: the group id.
-        member: the member id.
         of: client id of the member.
         instance: group.instance.id; "" for none.
         change: `joined`, `rejoined`, `left`, `away`, `returned`, `expired`, `replaced`,

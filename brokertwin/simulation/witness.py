@@ -20,12 +20,7 @@ MARKERS_VERSION = 1
 
 
 class Witness:
-    """Passes what happens on to the logs and to the truth.
-
-    Args:
-        seed: of the run.
-        clock: of the run.
-    """
+    """Passes what happens on to the logs and to the truth."""
 
     def __init__(self, seed: int, clock: VirtualClock) -> None:
         self.logs = RequestLogs(seed)

@@ -292,10 +292,7 @@ class KafkaBroker(FaultVerbs):
         The leader epoch increases. The old leader answers `6 NOT_LEADER_OR_FOLLOWER` and names the
         new one.
 
-        Args:
-            topic: topic name.
-            partition: partition number.
-            to: new leader; default: the next broker after the old one.
+        `to`: new leader; default: the next broker after the old one.
 
         Returns:
             The new leader's id.
@@ -382,9 +379,7 @@ class KafkaBroker(FaultVerbs):
         leaders. It halts if the first directory (or `metadata.log.dir`), or the last remaining one,
         fails.
 
-        Args:
-            directory: a directory in the setting `log.dirs`.
-            broker: id of the broker.
+        `directory`: a directory in the setting `log.dirs`.
 
         Raises:
             UserError: the directory does not exist or has already failed.

@@ -84,7 +84,6 @@ class FaultyEngine(LocalEngine):
     """A cluster in this process whose requests are subject to faults.
 
     Attributes:
-        faults: the faults in force.
         seen: received requests, oldest first.
         ahead_ms: difference of the cluster's clock and this machine's.
         paused: brokers that send no responses.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokertwin.protocol.errors import error_name
+from brokertwin.protocol.errors import error_codes, error_name
 
 LINES = 30
 
@@ -19,19 +19,10 @@ def transcript(documents: list[dict[str, Any]]) -> str:
         ]
         if document["fault"]:
             parts.append(f"[{document['fault']}]")
-        errors = sorted(_errors_in(document["response"]))
+        errors = sorted({*error_codes(document["response"])} - {0})
         if errors:
             parts.append("-> " + ", ".join(error_name(code) for code in errors))
         elif document["response"] is None:
             parts.append("-> no response")
         lines.append("  ".join(parts))
     return "\n".join(lines)
-
-
-def _errors_in(body: object) -> set[int]:
-    if isinstance(body, list):
-        return {code for each in body for code in _errors_in(each)}
-    if not isinstance(body, dict):
-        return set()
-    own = {body["errorCode"]} if body.get("errorCode") else set()
-    return own.union(*(_errors_in(each) for each in body.values()))

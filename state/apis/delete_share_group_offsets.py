@@ -43,7 +43,6 @@ class PendingShareDeletion(msgspec.Struct):
         denied: results of the topics that the client may not read.
         refused: results of the topics without a state.
         names: the topics to delete, by id.
-        places: their partitions.
         errors: the errors that share coordinators returned so far, by topic.
         done: the partitions that are deleted, by topic.
     """

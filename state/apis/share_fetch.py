@@ -86,7 +86,6 @@ class DelayedShareFetch(msgspec.Struct, array_like=True):
 
     Attributes:
         epoch: share session epoch of the request.
-        outcomes: results of the acknowledgements.
         pending_requests: number of pending requests to share coordinators.
         shown: partitions of the response; complete if `is_read`.
         deadline: end of max wait, in ms since 1970.

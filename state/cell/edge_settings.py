@@ -24,7 +24,6 @@ class EdgeSettings(msgspec.Struct, rename="camel"):
     Attributes:
         given: settings that the brokers started with.
         brokers: later changes by broker id, or "cluster" for all brokers.
-        quotas: quotas of clients.
         codecs: settings of topics, by id and by name.
     """
 

@@ -51,7 +51,6 @@ class ClientInstance(msgspec.Struct, array_like=True):
         attributes: known attributes for matching, `client_metrics.MATCHED`.
         metrics: prefixes of the subscribed metrics.
         as_of: number of subscription changes at the last match.
-        connections: connections that drop it.
         used: sequence number of its last request; `used_at` the time, in ms since 1970.
         last_get, last_push: time of the last accepted one, 0 before.
         last_error: error of the last request, as far as Kafka stores it.

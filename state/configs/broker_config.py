@@ -159,7 +159,6 @@ class UnknownSettingError(ValueError):
     """Kafka has no setting with this name.
 
     Attributes:
-        name: the unknown name.
         nearest: at most three similar names, the best first.
         is_of_4_4: whether Kafka 4.4 has it.
     """

@@ -48,7 +48,6 @@ class PartitionRead(SessionResponse, gc=False):
 
     Attributes:
         log: None after an error.
-        found: the batches.
         max_bytes: the limit of the read.
         epoch_end: where the reader has diverged.
         leader: the partition, if the response names the current leader.

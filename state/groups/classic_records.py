@@ -43,9 +43,7 @@ def group_metadata(group: ClassicGroup) -> GroupRecord:
 def restored(group_id: str, metadata: GroupMetadataValue | None) -> ClassicGroup:
     """Return the group of a record: Stable with members, else Empty.
 
-    Args:
-        group_id: the group's id.
-        metadata: None for a simple group.
+    `metadata`: None for a simple group.
     """
     if metadata is None:
         return ClassicGroup(group_id, subscribed=None)

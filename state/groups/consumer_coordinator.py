@@ -101,7 +101,6 @@ class MemberUpdate(NamedTuple):
 
     Attributes:
         before: the former member; without topics if it is new.
-        after: the updated member.
         group: the group epoch after the update.
         has_topics_changed: whether its subscription has changed.
         owned: the partitions that it reports as owned.

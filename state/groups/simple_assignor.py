@@ -81,7 +81,6 @@ class _SharedAssignment:
 
     Attributes:
         copies: the members' assignments, modified in place.
-        partitions: the partitions.
         members: indexes of the subscribers.
     """
 

@@ -99,7 +99,6 @@ class StreamsHeartbeatResult(NamedTuple):
     """The result of a heartbeat.
 
     Attributes:
-        after: the updated member.
         sends_tasks: whether the response has the member's tasks.
         statuses: status codes of the group with details.
         endpoint_epoch: version of `endpoints`.

@@ -61,7 +61,6 @@ class TaskReconcileInput(NamedTuple):
         epoch: epoch of the target assignment.
         target: the member's target.
         owned: tasks that the heartbeat reports as owned; None if not reported.
-        owners: the owners of all tasks.
     """
 
     epoch: int

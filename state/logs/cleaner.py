@@ -147,9 +147,7 @@ def last_records(at: MachineTables, log: Log, producer_ids: Iterable[int]) -> di
 class OffsetMap:
     """The last offset of each key in the dirty batches, without aborted records.
 
-    Args:
-        first_dirty: the first dirty offset.
-        transactions: the transactions of the dirty batches, before the first batch.
+    `transactions`: the transactions of the dirty batches, before the first batch.
 
     Attributes:
         last_offsets: of the batches added so far.

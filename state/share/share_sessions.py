@@ -50,7 +50,6 @@ class ShareSession(msgspec.Struct):
     """A member's session.
 
     Attributes:
-        epoch: the next epoch.
         partitions: its partitions in reading order.
         connection: the connection that opened it.
         ends_with_it: whether it ends with the connection.

@@ -37,7 +37,6 @@ class Census(msgspec.Struct, frozen=True):
 
     Attributes:
         groups: by state, with Kafka's names.
-        sessions: fetch sessions.
         producers: producer states in logs, counted for each replica.
         transactions: transactional ids, by state.
         waiting: pending requests.

@@ -173,9 +173,7 @@ def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
 def locked(checkpoint: Path, mark: str = FILE_NAME) -> Iterator[None]:
     """Lock a checkpoint against other jobs.
 
-    Args:
-        checkpoint: its directory.
-        mark: the file that shows that the directory is a checkpoint of this kind of job.
+    `mark`: the file that shows that the directory is a checkpoint of this kind of job.
 
     Raises:
         UserError: it is locked, not writable, or no checkpoint.

@@ -102,11 +102,7 @@ class NewestBatchThread(threading.Thread):
     It runs inside `with`, or from `start` to `stop`. A slow action does not block the job: the next
     one uses the newest batch.
 
-    Args:
-        name: the name of the thread.
-        checkpoint: the job's checkpoint.
-        act: called with the newest committed batch; returns the batch it used.
-        every: the interval.
+    `act`: called with the newest committed batch; returns the batch it used.
     """
 
     def __init__(

@@ -53,7 +53,6 @@ class StorePlan(NamedTuple):
         configuration: the fixed Spark configuration of the old checkpoint.
         schema: the file with the state's columns.
         operators: the file with the operator and its number of partitions.
-        offsets: the end offsets.
         at_ms: the time of the batch, in ms since 1970.
         shuffle_partitions: number of Spark tasks.
     """

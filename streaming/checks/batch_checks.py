@@ -107,9 +107,7 @@ def check_rows(
 class NewestChecks:
     """The result of the newest check under a policy.
 
-    Args:
-        policy: the policy for failures.
-        stop: set if the job has to end after its micro-batch.
+    `stop`: set if the job has to end after its micro-batch.
     """
 
     def __init__(self, policy: Policy, stop: threading.Event) -> None:

@@ -39,7 +39,6 @@ class Handover(NamedTuple):
 
     Attributes:
         exchanges: those that the job accepts, in order.
-        refused: the others, with reasons.
         planned: the events; None without accepted exchanges.
         placed: the job's cluster.
     """

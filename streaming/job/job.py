@@ -42,7 +42,6 @@ class StreamingJob:
     """The parts of the query.
 
     Attributes:
-        settings: the job's settings.
         client: the connection to Kafka.
         cells: cell settings by Spark grouping key.
     """

@@ -72,9 +72,7 @@ class QueryProgress(msgspec.Struct, frozen=True):
     """Progress of a job after a micro-batch.
 
     Attributes:
-        batch: its number.
         events: number of its rows of `requests`; a pack is one.
-        seconds: its duration.
         lag: number of rows of `requests` not yet read.
         counts: rows by topic since the job's start; of `requests`, events.
         state_bytes: size of the state rows updated since the job's start.

@@ -50,7 +50,6 @@ class Ahead:
 
     Attributes:
         first: the offset of the first unplanned event.
-        end: the end offset.
     """
 
     def __init__(self, first: int, end: int) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.streaming.job.job import StreamingJob
+    from brokertwin.streaming.job.measures import QueryProgress
 
 FLUSH_S = 60.0
 RUN_NAME_BYTES = 4
@@ -55,20 +56,39 @@ def run(
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.streaming.job import runner
 
+    done = 0
+
+    def observe(progress: "QueryProgress") -> None:
+        nonlocal done
+        done += progress.events
+        on_progress(done)
+
     with tempfile.TemporaryDirectory(prefix="brokertwin-replay-") as directory:
         own = _own_settings(settings, cell, Path(directory))
         client = client_properties(own)
         with runner.prepared(own, cell.broker_settings) as job, _removed_topics(client, own):
-            produce(job, cell.cluster, documents)
-            _run_to_the_end(with_cell(job, cell), session, on_progress)
-            return responses_of(job)
+            return run_job(job, documents, cell, session, observe)
 
 
-def responses_of(job: "StreamingJob") -> dict[str, ModelResponse]:
-    """Return the job's responses so far, by request id."""
+def run_job(
+    job: "StreamingJob",
+    documents: Sequence[bytes],
+    cell: CellSettings,
+    session: "SparkSession | None",
+    observe: "Callable[[QueryProgress], None]",
+) -> dict[str, ModelResponse]:
+    """Write the events, run the job to their end, and return its responses by request id.
+
+    Raises:
+        UserError: Kafka rejects the events, or the query failed.
+    """
     from brokertwin.kafka_io.topic_reader import read_all, without_repeats
-    from brokertwin.kafka_io.topics import full_name
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.sinks.topic_writer import NewRow, write_all
 
+    events = (NewRow(cell.cluster, document, 0) for document in documents)
+    write_all(job.client, full_name(job.settings.prefix, REQUESTS), events)
+    _run_to_the_end(_with_cell(job, cell), session, observe)
     rows = read_all(job.client, full_name(job.settings.prefix, outputs.RESPONSES))
     return {row.id: decode_response(row.value) for row in without_repeats(rows) if row.value}
 
@@ -88,7 +108,7 @@ def _own_settings(settings: Settings, cell: CellSettings, directory: Path) -> Se
     )
 
 
-def with_cell(job: "StreamingJob", cell: CellSettings) -> "StreamingJob":
+def _with_cell(job: "StreamingJob", cell: CellSettings) -> "StreamingJob":
     """Give the job's cell the settings of the engine `local`."""
     cells = {
         key: msgspec.structs.replace(
@@ -102,28 +122,13 @@ def with_cell(job: "StreamingJob", cell: CellSettings) -> "StreamingJob":
     return replace(job, cells=cells)
 
 
-def produce(job: "StreamingJob", cluster: str, documents: Sequence[bytes]) -> None:
-    """Write the events in order. Raises UserError if Kafka rejects them."""
-    from brokertwin.kafka_io.topics import REQUESTS, full_name
-    from brokertwin.sinks.topic_writer import NewRow, write_all
-
-    rows = (NewRow(cluster, document, 0) for document in documents)
-    write_all(job.client, full_name(job.settings.prefix, REQUESTS), rows)
-
-
 def _run_to_the_end(
-    job: "StreamingJob", session: "SparkSession | None", on_progress: Callable[[int], None]
+    job: "StreamingJob",
+    session: "SparkSession | None",
+    observe: "Callable[[QueryProgress], None]",
 ) -> None:
     from brokertwin.streaming.job import runner
-    from brokertwin.streaming.job.measures import QueryProgress
     from brokertwin.streaming.job.session import spark_session
-
-    done = 0
-
-    def observe(progress: QueryProgress) -> None:
-        nonlocal done
-        done += progress.events
-        on_progress(done)
 
     used = session or spark_session(job.settings)
     try:

@@ -227,9 +227,7 @@ def tried(master: str) -> str:
 def check_start(settings: Settings, is_spark_certain: bool = True) -> None:
     """Check what would make a starting JVM fail with a stack trace.
 
-    Args:
-        settings: the job's settings.
-        is_spark_certain: Spark will be started; otherwise a missing Java is accepted.
+    `is_spark_certain`: Spark will be started; otherwise a missing Java is accepted.
 
     Raises:
         UserError: no Java, no response from a standalone master, or no YARN configuration.

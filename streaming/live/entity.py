@@ -180,9 +180,7 @@ def _machines(kind: type[ObservedEntity]) -> "msgspec.msgpack.Decoder[ObservedEn
 class LiveEntity:
     """An entity in a micro-batch.
 
-    Args:
-        key: its kind and id.
-        stored: from `stored`; None for a new one.
+    `stored`: from `stored`; None for a new one.
 
     Attributes:
         counts: number of exchanges that it has ignored, `late` and `repeated`.

@@ -53,9 +53,7 @@ _encoder = msgspec.json.Encoder()
 def rows_of(cluster: str, findings: Iterable[Sequence[Finding]]) -> Iterator[FindingRow]:
     """The rows of findings, the last for each id; ordinary events (`NOTE`) have none.
 
-    Args:
-        cluster: name of the cluster.
-        findings: those of each row. Its id is that of the first one.
+    `findings`: those of each row. Its id is that of the first one.
     """
     newest = {each[0].id: each for each in findings if each[-1].severity > Severity.NOTE}
     for name, each in newest.items():

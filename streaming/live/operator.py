@@ -312,7 +312,6 @@ class Handled(NamedTuple):
     """The result of an entity's micro-batch.
 
     Attributes:
-        outputs: rows of topics.
         stored: its state; None if it is over.
         row: its row in a table.
         alarm_ms: in how many ms it has to be called if no exchange comes.

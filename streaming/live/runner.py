@@ -62,9 +62,6 @@ class LiveProgress(msgspec.Struct, frozen=True):
     """Progress after a micro-batch.
 
     Attributes:
-        batch: its number.
-        rows: number of its rows.
-        seconds: its duration.
         lag: number of rows of the topics that are not yet read.
         entities: number of rows in Spark's state.
         state_bytes: memory that Spark's state store uses.

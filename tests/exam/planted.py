@@ -1,6 +1,6 @@
 """Planted deviations: a proxy changes responses of a gateway, and the exam has to find it.
 
-python -m tests.exam.planted [more]    # a line for each; exit code 1 if one is not found
+python -m tests.exam.planted [more | ignored]    # a line for each; exit code 1 if one is not found
 """
 
 import socket
@@ -12,7 +12,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.protocol.frames import decode_response, encode_response
+from brokertwin.protocol.frames import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from brokertwin.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.protocol.schemas import API_NAMES, MESSAGES
 from brokertwin.testing.exam.examination import ExamOptions, examine
 from brokertwin.testing.exam.model import Do, ExamSubject, Scenario, selected
@@ -36,6 +42,7 @@ class Plant(NamedTuple):
     api: str
     what: str
     change: Change
+    is_of_requests: bool = False
 
 
 def _walk(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
@@ -81,6 +88,12 @@ def put(api: str, field: str, value: Any) -> Plant:
             found[field] = value
 
     return Plant(api, f"{field} is {value!r}", lambda body: _walk(body, change))
+
+
+def ignore(api: str, field: str, value: Any) -> Plant:
+    """Set a field of all requests to a default: the broker does not read it."""
+    change = put(api, field, value).change
+    return Plant(api, f"{field} is ignored", change, is_of_requests=True)
 
 
 PLANTS = (
@@ -197,7 +210,63 @@ MORE_PLANTS = (
     code("TxnOffsetCommit", 25, 0),
 )
 """Deviations that were planted after the scenarios were written."""
-"""One wrong fact each, in all responses of an API."""
+
+IGNORED = (
+    ignore("CreateTopics", "validateOnly", False),
+    ignore("CreatePartitions", "validateOnly", False),
+    ignore("IncrementalAlterConfigs", "validateOnly", False),
+    ignore("Fetch", "minBytes", 0),
+    ignore("Fetch", "maxBytes", 0x7FFFFFFF),
+    ignore("Fetch", "partitionMaxBytes", 0x7FFFFFFF),
+    ignore("Fetch", "isolationLevel", 0),
+    ignore("Fetch", "currentLeaderEpoch", -1),
+    ignore("Fetch", "lastFetchedEpoch", -1),
+    ignore("Fetch", "forgottenTopicsData", []),
+    ignore("Fetch", "sessionEpoch", -1),
+    ignore("ListOffsets", "isolationLevel", 0),
+    ignore("ListOffsets", "currentLeaderEpoch", -1),
+    ignore("OffsetForLeaderEpoch", "currentLeaderEpoch", -1),
+    ignore("OffsetFetch", "requireStable", False),
+    ignore("OffsetFetch", "memberEpoch", -1),
+    ignore("OffsetCommit", "committedLeaderEpoch", -1),
+    ignore("OffsetCommit", "groupInstanceId", None),
+    ignore("OffsetCommit", "generationIdOrMemberEpoch", -1),
+    ignore("TxnOffsetCommit", "generationId", -1),
+    ignore("TxnOffsetCommit", "groupInstanceId", None),
+    ignore("JoinGroup", "rebalanceTimeoutMs", 1),
+    ignore("JoinGroup", "groupInstanceId", None),
+    ignore("SyncGroup", "protocolName", None),
+    ignore("SyncGroup", "groupInstanceId", None),
+    ignore("Heartbeat", "groupInstanceId", None),
+    ignore("Heartbeat", "generationId", 1),
+    ignore("InitProducerId", "producerEpoch", -1),
+    ignore("InitProducerId", "transactionTimeoutMs", 60_000),
+    ignore("Produce", "transactionalId", None),
+    ignore("Produce", "acks", 1),
+    ignore("Metadata", "allowAutoTopicCreation", True),
+    ignore("ListGroups", "statesFilter", []),
+    ignore("ListGroups", "typesFilter", []),
+    ignore("ListTransactions", "producerIdFilters", []),
+    ignore("ListTransactions", "durationFilter", -1),
+    ignore("DescribeConfigs", "includeSynonyms", False),
+    ignore("DescribeConfigs", "configurationKeys", None),
+    ignore("DescribeGroups", "includeAuthorizedOperations", False),
+    ignore("DescribeClientQuotas", "strict", False),
+    ignore("AlterClientQuotas", "validateOnly", False),
+    ignore("ConsumerGroupHeartbeat", "subscribedTopicRegex", None),
+    ignore("ConsumerGroupHeartbeat", "serverAssignor", None),
+    ignore("ConsumerGroupHeartbeat", "rebalanceTimeoutMs", 300_000),
+    ignore("ConsumerGroupHeartbeat", "topicPartitions", None),
+    ignore("ShareFetch", "maxRecords", 500),
+    ignore("ShareFetch", "forgottenTopicsData", []),
+    ignore("ShareAcknowledge", "shareSessionEpoch", 1),
+    ignore("LeaveGroup", "groupInstanceId", None),
+    ignore("DescribeTopicPartitions", "responsePartitionLimit", 2000),
+    ignore("DescribeCluster", "includeClusterAuthorizedOperations", False),
+    ignore("CreateTopics", "assignments", []),
+    ignore("ElectLeaders", "electionType", 0),
+)
+"""Fields of requests that a broker ignores."""
 
 
 class Proxy:
@@ -230,6 +299,8 @@ class Proxy:
                 if len(frame) >= 8:
                     key, version, correlation_id = struct.unpack_from(">hhi", frame)
                     requests[correlation_id] = key, version
+                    if self._plant.is_of_requests and self._concerns(key, version):
+                        frame = self._changed_request(frame)
                 broker.sendall(_SIZE.pack(len(frame)) + frame)
         with suppress(OSError):
             broker.shutdown(socket.SHUT_WR)
@@ -244,9 +315,19 @@ class Proxy:
                 client.sendall(_SIZE.pack(len(changed)) + changed)
         client.close()
 
-    def _changed(self, frame: bytes, key: int, version: int) -> bytes:
+    def _concerns(self, key: int, version: int) -> bool:
         name = API_NAMES.get(key)
-        if name != self._plant.api or version not in MESSAGES[f"{name}Request"].versions:
+        return name == self._plant.api and version in MESSAGES[f"{name}Request"].versions
+
+    def _changed_request(self, frame: bytes) -> bytes:
+        with suppress(MalformedError, NotEncodableError):
+            request = decode_request(frame)
+            self._plant.change(request.body)
+            return encode_request(request)
+        return frame
+
+    def _changed(self, frame: bytes, key: int, version: int) -> bytes:
+        if self._plant.is_of_requests or not self._concerns(key, version):
             return frame
         correlation_id, body = decode_response(key, version, frame)
         return bytes(encode_response(key, version, correlation_id, self._plant.change(body)))
@@ -306,7 +387,8 @@ def found_by(brokers: Mapping[int, Address], plant: Plant) -> list[Result]:
 def main() -> int:
     """Plant all deviations; returns 1 if one is not found."""
     missed = 0
-    plants, count = (MORE_PLANTS, 3) if sys.argv[1:] else (PLANTS, 1)
+    plants = {"more": MORE_PLANTS, "ignored": IGNORED}.get(sys.argv[-1], PLANTS)
+    count = 1 if plants is PLANTS else 3
     with running_gateway({"auto.create.topics.enable": "true"}, brokers=count) as running:
         for plant in plants:
             found = found_by(running.addresses, plant)

@@ -55,7 +55,6 @@ class Case(NamedTuple):
     Attributes:
         name: its name for `--only`.
         what: description of the fault.
-        fault: injects it.
         home: a separate file system of this size in MiB, for `kafka` or `checkpoint`.
         has_faked_time: whether the gateway runs under libfaketime.
         max_offsets: `max_offsets_per_trigger` of the job; 0 for its default.

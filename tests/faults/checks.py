@@ -19,7 +19,6 @@ class Found(NamedTuple):
     """Findings in the topics.
 
     Attributes:
-        requests: the number of events.
         repeated: rows of responses written again with the same ids.
     """
 

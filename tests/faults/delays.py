@@ -19,9 +19,6 @@ PACKET = 1 << 16
 class Relay:
     """Relay connections to a broker and delay each packet, in order.
 
-    Args:
-        delay_s: delay in each direction.
-
     Attributes:
         port: its own port.
         target_port: the broker's port; 0 while there is none.

@@ -56,9 +56,7 @@ class Commits:
 class Load:
     """An idempotent producer and a client that commits, on a separate topic.
 
-    Args:
-        bootstrap: address of the gateway.
-        topic: an existing topic.
+    `bootstrap`: address of the gateway.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:

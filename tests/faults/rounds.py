@@ -30,7 +30,6 @@ class Round(NamedTuple):
     """Result of a round.
 
     Attributes:
-        case: its name.
         lost: records and commits that were acknowledged and are lost.
         twice: duplicate records, and commits that no client sent.
         again: rows of responses that were written again, under the same ids.

@@ -18,11 +18,7 @@ DISKS = ("/disk-1", "/disk-2")
 
 
 class Side:
-    """A broker with two log directories, which responses call by number.
-
-    Attributes:
-        requested: the requests so far.
-    """
+    """A broker with two log directories, which responses call by number."""
 
     def __init__(self, client: Client, disks: list[str]) -> None:
         self.requested: list[Any] = []

@@ -77,9 +77,7 @@ class Waiting:
         assignments = [{"partitionIndex": 0, "brokerIds": [COORDINATOR, FOLLOWER]}]
         topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
         topics = [{**topic, "assignments": assignments}]
-        (created,) = self.call("CREATE_TOPICS", 7, {"topics": topics, "timeoutMs": 30_000})[
-            "topics"
-        ]
+        (created,) = self.call("CREATE_TOPICS", 7, topics=topics, timeoutMs=30000)["topics"]
         assert created["errorCode"] == 0
         return str(created["topicId"])
 

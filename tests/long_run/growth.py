@@ -15,10 +15,7 @@ class Growth(NamedTuple):
     """Trend of a series after the warm-up.
 
     Attributes:
-        name: of the series.
-        middle: the median.
         least: the smallest value.
-        most: the largest.
         gained: how much it went up from the warm-up's end to the run's, by its trend.
         per_hour: the same in an hour.
     """
@@ -39,10 +36,7 @@ class Growth(NamedTuple):
 def growth_of(name: str, times_s: Sequence[float], values: Sequence[float]) -> Growth:
     """The trend of a series: Theil and Sen's, which single peaks do not change.
 
-    Args:
-        name: of the series.
-        times_s: seconds since the run's beginning, growing.
-        values: as many.
+    `times_s`: seconds since the run's beginning, growing.
 
     Raises:
         ValueError: after the warm-up there are not two samples.

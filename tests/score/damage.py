@@ -17,7 +17,6 @@ class Damage(NamedTuple):
     """A worse log.
 
     Attributes:
-        change: makes it.
         off_ms: by how much its times are wrong.
         has_headers: whether batch headers of Produce requests are known.
     """

@@ -76,7 +76,6 @@ class Golden(NamedTuple):
     """A recorded accident.
 
     Attributes:
-        name: of the script.
         lines: of each broker's request log.
         facts: from the brokers' logs and the script.
     """

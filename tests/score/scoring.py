@@ -78,7 +78,6 @@ class Score(NamedTuple):
         counts: by kind, cause and verdict.
         found: expected statements that were made, by kind; only of whole logs.
         missing: expected statements that were not made, by kind.
-        false: the false statements.
         absent: the missing ones, with their seeds, as text: processes pass it on.
     """
 
@@ -175,10 +174,7 @@ def headers_of(batches: Mapping[tuple[str, int], Mapping[int, Batch]]) -> Header
 def score_of(history: History, seed: int, cases: Iterable[tuple[str, str]]) -> Score:
     """The score of a history.
 
-    Args:
-        history: with its truth.
-        seed: of the history.
-        cases: readers and damages.
+    `cases`: readers and damages.
     """
     score = Score.empty()
     headers = headers_of(history.truth.batches)

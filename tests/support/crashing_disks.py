@@ -26,7 +26,6 @@ class CrashingDisk(Disk):
 
     Attributes:
         done: how many operations there were.
-        steps: their names.
     """
 
     def __init__(self, at: int = 0) -> None:

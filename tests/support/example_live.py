@@ -82,9 +82,7 @@ def send(client: ClientProperties, topic: str, lines: Iterable[TopicLine], parti
 class LiveExample:
     """The query of the checkpoint.
 
-    Args:
-        bootstrap: a real broker.
-        checkpoint: its directory.
+    `bootstrap`: a real broker.
     """
 
     def __init__(self, bootstrap: str, checkpoint: Path) -> None:

@@ -32,7 +32,6 @@ class Fault(NamedTuple):
     """A wrong behaviour.
 
     Attributes:
-        about: the fault.
         capture: the recording that shows it.
         size: how many exchanges of it suffice.
         plants: the planted changes by API name.

@@ -28,7 +28,6 @@ class FetchClient:
         wanted: the currently fetched partitions in order, with the request data of each.
         high_watermarks: the last accepted value of each partition.
         errors: the error of each partition in the last accepted response.
-        last: its last request.
     """
 
     def __init__(self, bench: Bench, latest: int = LATEST) -> None:

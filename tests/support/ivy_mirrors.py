@@ -14,9 +14,7 @@ def modules_of(jar_set: JarSet) -> list[tuple[str, str, str]]:
 def mirror(directory: Path, modules: Iterable[tuple[str, str, str]] = ()) -> Path:
     """Create a mirror.
 
-    Args:
-        directory: where it goes.
-        modules: its modules.
+    `directory`: where it goes.
 
     Returns:
         The Ivy settings file that names it.

@@ -19,10 +19,6 @@ class AdminProcess:
     Args:
         bootstraps: where the brokers are.
         acts: actions of other clients in the table, by name.
-
-    Attributes:
-        steps: the table.
-        methods: all that an Admin has.
     """
 
     def __init__(self, bootstraps: Sequence[str], acts: Mapping[str, Act]) -> None:

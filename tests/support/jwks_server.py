@@ -16,10 +16,8 @@ class JwksServer:
     """The served document and the number of requests.
 
     Attributes:
-        url: where.
         trusted: a PEM file with the authority of its certificate.
         body: the response; None for a failure.
-        requested: the number of requests.
     """
 
     def __init__(self, url: str, trusted: Path, keys: list[dict[str, Any]]) -> None:

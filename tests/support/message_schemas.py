@@ -30,8 +30,6 @@ class Renamed(NamedTuple):
     """A field that has another name in 4.3.1.
 
     Attributes:
-        release: of Kafka.
-        key: of the API.
         kind: `request` or `response`.
         versions: the first and the last version with the field.
         old: names that lead to the field in that release.

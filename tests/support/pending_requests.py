@@ -9,6 +9,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from brokertwin.protocol.errors import error_codes
 from tests.support.gateways import Client
 from tests.support.mixed_groups import subscription
 from tests.support.patience import PATIENCE_S, wait_until
@@ -64,7 +65,7 @@ class World:
 
         def is_done() -> bool:
             found.append(self.call(api, version, body))
-            return not any(_codes(found[-1]))
+            return not any(error_codes(found[-1]))
 
         wait_until(is_done, f"{api} is done")
         return found[-1]
@@ -574,14 +575,3 @@ def offsets(*metadata: str, topic: str = "two") -> Told:
 def altered(group: str, topic: str) -> Told:
     partitions = [{"partitionIndex": 0, "startOffset": 0}]
     return {"groupId": group, "topics": [{"topicName": topic, "partitions": partitions}]}
-
-
-def _codes(response: Any) -> Iterator[int]:
-    if isinstance(response, list):
-        for each in response:
-            yield from _codes(each)
-    if isinstance(response, dict):
-        for key, value in response.items():
-            if key == "errorCode":
-                yield value
-            yield from _codes(value)

@@ -31,7 +31,6 @@ class Replicas:
 
     Attributes:
         bench: the cell.
-        topic_id: the topic's id.
     """
 
     def __init__(

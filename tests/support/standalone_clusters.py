@@ -24,7 +24,6 @@ class Standalone(NamedTuple):
     """A cluster that runs.
 
     Attributes:
-        url: of its master.
         directory: each worker has its own below it, and `cluster.log` what all of them say.
         nodes: the processes of master and workers.
     """

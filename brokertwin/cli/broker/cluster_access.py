@@ -118,7 +118,7 @@ class Access(NamedTuple):
         self, work: "Callable[[SparkEngine], Awaitable[EngineResponse]]", broker: int | None = None
     ) -> "EngineResponse":
         """Return a job's response. Raises UserError if there is none or it is a refusal."""
-        from brokertwin.cli.broker.engines import EngineName, EngineOptions
+        from brokertwin.cli.broker.engines import EngineOptions
         from brokertwin.gateway.engine.engine import NoResponseError
         from brokertwin.gateway.engine.spark_engine import SparkEngine
         from brokertwin.state.core.settings import BrokerSettings
@@ -131,7 +131,7 @@ class Access(NamedTuple):
             config=self.config,
             response_timeout_s=self.timeout_s,
         )
-        engine = options.make(EngineName.SPARK, BrokerSettings(), ())
+        engine = options.make("spark", BrokerSettings(), ())
         assert isinstance(engine, SparkEngine)
         if broker is not None and broker not in engine.brokers:
             raise UserError(

@@ -4,9 +4,8 @@ import re
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -25,12 +24,7 @@ INTERNAL_LOGS = "brokertwin.internal.logs"
 
 _UNITS_MS = {"ms": 1, "s": 1000}
 
-
-class EngineName(StrEnum):
-    """The engine that handles requests."""
-
-    LOCAL = "local"
-    SPARK = "spark"
+EngineName = Literal["local", "spark"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class EngineOptions:
         Raises:
             UserError: an option belongs to the other engine, or the engine cannot be created.
         """
-        if name is EngineName.LOCAL:
+        if name == "local":
             return self._local(settings)
         idle = ", ".join(sorted(settings.given.keys() - set(of_gateway)))
         if idle:

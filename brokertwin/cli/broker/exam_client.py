@@ -1,5 +1,6 @@
 """`brokertwin exam-client`: does a client keep Kafka's promises under faults?"""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,8 +99,8 @@ def command(
     records are in the output once; share consumers accept the records that they received; every
     process ends without an error, because all trouble passes.
 
-    A run counts only if it covers its subject: each reader has read records, the zombie is fenced,
-    and faults hit requests.
+    A run counts only if it covers its subject: each reader has joined its group and read records,
+    the zombie is fenced, and faults hit requests.
 
     Exit codes: 0 all promises kept, 1 a promise broken, 2 usage, 3 no promise broken, but a process
     did not finish in time, or the run did not cover its subject.
@@ -177,6 +178,8 @@ def _calm(exam: "Exam") -> int:
 
 def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
     """Print a run; return its exit code."""
+    from brokertwin.testing.auditor.exchanges import SHOWN
+
     facts = [
         counted(len(faults), "fault"),
         counted(verdict.hits, "hit"),
@@ -187,8 +190,11 @@ def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
         read = ", ".join(f"{name} {count:,}" for name, count in verdict.read.items())
         facts += [counted(verdict.generations, "generation"), f"records read: {read}"]
     out.print(f"{name}: {', '.join(facts)}", highlight=False, soft_wrap=True)
-    for each in verdict.violations:
-        out.print(f"  broken: {each.promise}: {each.text}", highlight=False, markup=False)
+    for promise, count in Counter(each.promise for each in verdict.violations).items():
+        texts = [each.text for each in verdict.violations if each.promise == promise]
+        more = [f"{count - SHOWN} more"] if count > SHOWN else []
+        for text in (*texts[:SHOWN], *more):
+            out.print(f"  broken: {promise}: {text}", highlight=False, markup=False)
     for text in verdict.unfinished:
         out.print(f"  not finished: {text}", highlight=False, markup=False)
     for text in verdict.uncovered:

@@ -180,7 +180,7 @@ ResponseTimeout = Annotated[
 
 def command(
     listen: Listen = "localhost:9092",
-    engine: EngineOption = EngineName.LOCAL,
+    engine: EngineOption = "local",
     brokers: Brokers = None,
     cluster: Cluster = None,
     advertise: Advertise = None,
@@ -227,14 +227,14 @@ def command(
     used = port_security.settings_used(security_protocol)
     used |= limits.settings_used(security_protocol)
     offered = release(version) if version is not None else None
-    defaults = broker_defaults(era, trace, offered, engine is EngineName.LOCAL)
+    defaults = broker_defaults(era, trace, offered, engine == "local")
     settings = typed_broker_settings(broker_config, broker_set, used, defaults)
     security = security_of(
         security_protocol, credentials, store_passwords, broker_config, broker_set
     )
     if faults is not None:
         unfit = {
-            "--engine spark": engine is EngineName.SPARK,
+            "--engine spark": engine == "spark",
             "--journal": journal is not None,
             "--control": control is not None,
             "--http-listen": http_listen is not None,

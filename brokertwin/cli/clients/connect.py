@@ -1,12 +1,9 @@
 """`brokertwin connect`: Kafka Connect workers that copy files to topics and topics to files."""
 
 import signal
-import threading
-import time
-from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,23 +15,8 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.connect.worker_config import WorkerConfig
-    from brokertwin.clients.io.connect.distributed import DistributedWorker
-    from brokertwin.clients.io.connect.standalone import StandaloneWorker
-    from brokertwin.clients.io.connect.threads import Threads
-    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
-LOOK_S = 0.05
-JOIN_S = 60.0
-TRACE_LINES = 1
-
-
-class ConnectMode(StrEnum):
-    """Standalone, or a member of a worker group."""
-
-    STANDALONE = "standalone"
-    DISTRIBUTED = "distributed"
-
-
+ConnectMode = Literal["standalone", "distributed"]
 Files = Annotated[
     list[Path],
     typer.Argument(
@@ -66,7 +48,7 @@ Idle = Annotated[
 
 def command(
     files: Files,
-    worker: WorkerKind = ConnectMode.STANDALONE,
+    worker: WorkerKind = "standalone",
     workers: Workers = 1,
     timeout: Idle = None,
     threads: ShowThreads = False,
@@ -85,8 +67,11 @@ def command(
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.clients.connect.file_stream import ConnectorConfigError
     from brokertwin.clients.connect.worker_config import connection_properties
+    from brokertwin.clients.io.connect.distributed import DistributedWorker
+    from brokertwin.clients.io.connect.standalone import StandaloneWorker
+    from brokertwin.clients.io.connect.workers import Workers
 
-    if worker is ConnectMode.STANDALONE and workers > 1:
+    if worker == "standalone" and workers > 1:
         raise UserError(
             "A standalone worker has no group: --workers is not allowed.",
             "Add --worker distributed.",
@@ -97,10 +82,27 @@ def command(
         addresses = bootstrap or known.bootstrap_servers or None
         settings = settings_of(config, bootstrap=addresses, kafka_config=kafka_config)
         kafka = accessible(settings, connection_properties(properties))
-        made = [_made(worker, kafka, known, connectors, at) for at in range(1, workers + 1)]
+        kind = StandaloneWorker if worker == "standalone" else DistributedWorker
+        names = [f"worker {number + 1}" for number in range(workers)]
+        made = [kind(kafka, known, connectors, name) for name in names]
     except ConnectorConfigError as error:
         raise UserError(str(error)) from None
-    _run_until_stopped(Working(made, threads), timeout)
+    timeline, over = ThreadTimeline(threads, names), Event()
+    running = Workers(made, warn, timeline.note)
+    before = signal.signal(signal.SIGTERM, lambda *_: over.set())
+    try:
+        running.wait(over, timeout)
+    except KeyboardInterrupt:
+        say("stopping the tasks")
+    finally:
+        running.stop()
+        signal.signal(signal.SIGTERM, before)
+    timeline.show()
+    for name, count in sorted(running.moved().items()):
+        say(f"{name}: {counted(count, 'line')}")
+    running.check()
+    if running.failed:
+        raise typer.Exit(1)
 
 
 def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
@@ -132,108 +134,3 @@ def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
     if unknown:
         warn(f"worker properties without effect: {', '.join(unknown)}")
     return config
-
-
-def _made(
-    kind: ConnectMode,
-    kafka: "ClientProperties",
-    config: "WorkerConfig",
-    connectors: list[dict[str, str]],
-    at: int,
-) -> "StandaloneWorker | DistributedWorker":
-    from brokertwin.clients.io.connect.distributed import DistributedWorker
-    from brokertwin.clients.io.connect.standalone import StandaloneWorker
-
-    if kind is ConnectMode.STANDALONE:
-        return StandaloneWorker(kafka, config, connectors, "worker 1")
-    return DistributedWorker(kafka, config, connectors, f"worker {at}")
-
-
-def _run_until_stopped(working: "Working", idle_s: float | None) -> None:
-    """Wait for Ctrl-C, SIGTERM, the idle timeout, or a worker's failure."""
-    over = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: over.set())
-    try:
-        moved, heard = 0, time.monotonic()
-        while not over.wait(LOOK_S) and not working.is_over:
-            if working.moved != moved or not working.has_begun:
-                moved, heard = working.moved, time.monotonic()
-            if idle_s and time.monotonic() - heard >= idle_s:
-                break
-    except KeyboardInterrupt:
-        say("stopping the tasks")
-    finally:
-        working.stop()
-        signal.signal(signal.SIGTERM, before)
-    working.show()
-
-
-class Working:
-    """Workers and their tasks; each worker has a thread."""
-
-    def __init__(
-        self,
-        workers: "list[StandaloneWorker | DistributedWorker]",
-        is_shown: bool,
-    ) -> None:
-        self._workers = workers
-        self._lock = threading.Lock()
-        self._is_over = threading.Event()
-        self._error: str | None = None
-        self._failed: dict[str, str] = {}
-        self._timeline = ThreadTimeline(is_shown, [each.name for each in workers])
-        self._threads = [threading.Thread(target=self._run, args=(each,)) for each in workers]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        return self._is_over.is_set()
-
-    @property
-    def moved(self) -> int:
-        """Number of lines and records that tasks have copied."""
-        return sum(sum(list(each.threads.moved.values())) for each in self._workers)
-
-    @property
-    def has_begun(self) -> bool:
-        busy = [each.threads for each in self._workers if not each.threads.is_empty]
-        return bool(busy) and all(threads.have_begun for threads in busy)
-
-    def stop(self) -> None:
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(JOIN_S)
-
-    def show(self) -> None:
-        """Print the counts, and the chart if requested. Raises UserError if a worker failed."""
-        self._timeline.show()
-        counts: dict[str, int] = {}
-        for worker in self._workers:
-            for item, count in list(worker.threads.moved.items()):
-                counts[str(item)] = counts.get(str(item), 0) + count
-        for name, count in sorted(counts.items()):
-            say(f"{name}: {counted(count, 'line')}")
-        if self._error is not None:
-            raise UserError(self._error)
-        if self._failed:
-            raise typer.Exit(1)
-
-    def _run(self, worker: "StandaloneWorker | DistributedWorker") -> None:
-        try:
-            worker.run(self._is_over.is_set, partial(self._look, worker.name))
-        except Exception as error:  # noqa: BLE001 - ends this worker; the command reports it
-            self._error = f"{worker.name} stopped: {error}"
-        finally:
-            self._is_over.set()
-
-    def _look(self, name: str, threads: "Threads") -> None:
-        with self._lock:
-            for item, trace in list(threads.failed.items()):
-                if str(item) not in self._failed:
-                    self._failed[str(item)] = trace
-                    reason = trace.strip().splitlines()[-TRACE_LINES:]
-                    warn(f"{name}: {item} failed: {' '.join(reason)}")
-        running = [str(item) for item in threads.running]
-        self._timeline.note(name, running, self._is_over.is_set())
-        time.sleep(LOOK_S)

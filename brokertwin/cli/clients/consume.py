@@ -1,13 +1,9 @@
 """`brokertwin consume`: read topics as members of a group, with this project's own client."""
 
 import re
-import threading
-import time
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+from collections.abc import Callable
 from functools import partial
-from queue import Empty, Full, Queue
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,51 +14,19 @@ from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokertwin.cli.clients.share_members import ShareMember
     from brokertwin.clients.consumer_client import ConsumerClient
     from brokertwin.clients.consumer_config import ConsumerConfig
     from brokertwin.clients.fetcher import FetchSettings
     from brokertwin.clients.io.consumer import Consumer
+    from brokertwin.clients.io.group_reader import Member
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.partitions import TopicPartition
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
-    Member = Consumer | ShareMember
-
-POLL_MS = 200
-PRINTED_S = 0.02
-"""Interval at which a share group member checks whether its records were printed."""
-
-READ_AHEAD = 1_000
-JOIN_S = 40.0
-
-
-class ConsumeProtocol(StrEnum):
-    """Group protocol: classic, KIP-848 (consumer), or KIP-932 (share)."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    SHARE = "share"
-
-
-class Acknowledge(StrEnum):
-    """Acknowledgement of each record by a share group member, after it is printed."""
-
-    ACCEPT = "accept"
-    RELEASE = "release"
-    REJECT = "reject"
-
-
-class Assignor(StrEnum):
-    """Assignors by Kafka's names."""
-
-    RANGE = "range"
-    ROUND_ROBIN = "roundrobin"
-    STICKY = "sticky"
-    COOPERATIVE_STICKY = "cooperative-sticky"
-
-
-DEFAULT_ASSIGNORS = (Assignor.RANGE, Assignor.COOPERATIVE_STICKY)
+ConsumeProtocol = Literal["classic", "consumer", "share"]
+Acknowledge = Literal["accept", "release", "reject"]
+Assignor = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
 Topics = Annotated[
     list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read; or use --include.")
 ]
@@ -170,10 +134,10 @@ def command(
     topics: Topics = None,
     include: Include = None,
     members: Members = 1,
-    protocol: ProtocolOption = ConsumeProtocol.CLASSIC,
+    protocol: ProtocolOption = "classic",
     assignor: Assignors = None,
     remote_assignor: RemoteAssignor = None,
-    acknowledge: AcknowledgeOption = Acknowledge.ACCEPT,
+    acknowledge: AcknowledgeOption = "accept",
     from_beginning: FromBeginning = False,
     read_committed: Committed = False,
     max_messages: Count = None,
@@ -202,10 +166,12 @@ def command(
     from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokertwin.clients.eras import of_consumer, of_fetches
     from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+    from brokertwin.clients.io.group_reader import GroupReader
+    from brokertwin.clients.io.share_member import ShareMember
     from brokertwin.clients.traced import consumer_maker
 
     _check_wanted(topics, include, protocol)
-    is_shared = protocol is ConsumeProtocol.SHARE
+    is_shared = protocol == "share"
     _check_assignor(protocol, assignor)
     unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
     is_former = era is not None or trace
@@ -232,24 +198,22 @@ def command(
         _member, kafka, settings, topic_names, include, fetches, client
     )
     if is_shared:
-        from brokertwin.cli.clients.share_members import ShareMember
-
-        make = partial(ShareMember, kafka, settings, topic_names, acknowledge.name)
-    _read(Reading(members, make, threads), max_messages, timeout, as_json)
-
-
-def _read(
-    reading: "Reading", max_messages: int | None, idle_s: float | None, as_json: bool
-) -> None:
-    """Print records until the end. Raises UserError if a member failed."""
+        make = partial(ShareMember, kafka, settings, topic_names, acknowledge.upper())
+    timeline = ThreadTimeline(threads, [f"member {number + 1}" for number in range(members)])
+    reader = GroupReader(members, make, say, timeline.note)
     try:
-        _print(reading, max_messages, idle_s, as_json)
+        for record in reader.records(max_messages, timeout):
+            if as_json:
+                show_json(document(*record))
+            else:
+                typer.echo(text(record[2].value or b""))
     except KeyboardInterrupt:
         say("leaving the group")
     finally:
-        reading.stop()
-    reading.show()
-    if reading.is_uncommitted:
+        reader.stop()
+    timeline.show()
+    reader.check()
+    if reader.is_uncommitted:
         raise typer.Exit(1)
 
 
@@ -260,7 +224,7 @@ def _check_wanted(topics: list[str] | None, include: str | None, protocol: Consu
             "`brokertwin consume` needs either topics or --include.",
             "Name topics, or pass a pattern: --include 'orders-.*'.",
         )
-    if include and protocol is ConsumeProtocol.CLASSIC:
+    if include and protocol == "classic":
         try:
             re.compile(include)
         except re.error as error:
@@ -269,7 +233,7 @@ def _check_wanted(topics: list[str] | None, include: str | None, protocol: Consu
 
 def _check_assignor(protocol: ConsumeProtocol, assignor: list[Assignor] | None) -> None:
     """Check that the protocol has assignors. Raises UserError."""
-    if protocol is ConsumeProtocol.CONSUMER and assignor:
+    if protocol == "consumer" and assignor:
         raise UserError(
             "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
             "Pass --remote-assignor uniform or --remote-assignor range instead.",
@@ -286,7 +250,7 @@ def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, g
             f" kafka-configs.sh --alter --entity-type groups --entity-name {group}"
             " --add-config NAME=VALUE.",
         )
-    if not is_shared and acknowledge is not Acknowledge.ACCEPT:
+    if not is_shared and acknowledge != "accept":
         raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
 
 
@@ -316,152 +280,6 @@ def _member(
         pattern=include,
         make=make,
     )
-
-
-class Reading:
-    """Members, each in a thread; `records` is the queue of their records.
-
-    Each record has the function to call after it is printed, or None.
-
-    Attributes:
-        has_begun: set after a member's first assignment, even an empty one.
-        error: why a member failed.
-        is_uncommitted: the last commit of a member failed.
-    """
-
-    def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
-        self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
-        self.error: str | None = None
-        self.is_uncommitted = False
-        self._is_over = threading.Event()
-        self.has_begun = threading.Event()
-        self._missing: set[str] = set()
-        names = {number: f"member {number}" for number in range(1, members + 1)}
-        self._timeline = ThreadTimeline(is_shown, names.values())
-        self._threads = [
-            threading.Thread(target=self._member, args=(name, make, number))
-            for number, name in names.items()
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        """True if a member failed or the command ends."""
-        return self._is_over.is_set()
-
-    def stop(self) -> None:
-        """Stop all members; each leaves the group."""
-        self._is_over.set()
-        for thread in self._threads:
-            thread.join(JOIN_S)
-
-    def show(self) -> None:
-        """Print the chart if requested. Raises UserError if a member failed."""
-        self._timeline.show()
-        if self.error is not None:
-            raise UserError(self.error)
-
-    def _member(self, name: str, make: Callable[[int], "Member"], number: int) -> None:
-        from brokertwin.cli.clients.share_members import ShareMember
-
-        consumer = make(number)
-        on_printed = consumer.printed if isinstance(consumer, ShareMember) else None
-        try:
-            while not self._is_over.is_set():
-                taken = consumer.poll(POLL_MS)
-                for record in taken:
-                    self._put(record, on_printed)
-                self._look(name, consumer)
-                if on_printed is not None and not taken:
-                    self._is_over.wait(PRINTED_S)
-        except UserError as error:
-            self._end(f"{name} stopped: {error}")
-        finally:
-            self._is_over.set()
-            consumer.close()
-            self._note_commit(name, consumer)
-            self._timeline.note(name, [], True)
-
-    def _put(self, record: Any, on_printed: Callable[[Any], None] | None) -> None:
-        while not self._is_over.is_set():
-            try:
-                self.records.put((record, on_printed), timeout=0.2)
-            except Full:
-                continue
-            return
-
-    def _look(self, name: str, consumer: "Member") -> None:
-        from brokertwin.clients.consumer_events import (
-            ConsumerFailed,
-            PartitionsAssigned,
-            ShareAcknowledged,
-            Truncated,
-        )
-        from brokertwin.protocol.errors import error_name
-
-        for event in consumer.events():
-            if isinstance(event, PartitionsAssigned):
-                self.has_begun.set()
-            elif isinstance(event, ConsumerFailed):
-                self._end(f"{name} stopped: {event.error} {error_name(event.error)}.")
-            elif isinstance(event, Truncated):
-                (topic, partition), position, end = event
-                say(f"{topic}-{partition} was truncated to {end}; it had been read to {position}")
-            elif isinstance(event, ShareAcknowledged):
-                (topic, partition), offsets, error = event
-                say(f"{topic}-{partition} {offsets}: acknowledgement failed: {error_name(error)}")
-        if consumer.client.unsupported is not None:
-            self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
-        counts = consumer.partition_counts()
-        self._report_missing(topic for topic, count in counts.items() if not count)
-        assigned = [f"{at.topic}-{at.partition}" for at in consumer.assigned]
-        self._timeline.note(name, assigned, self._is_over.is_set())
-
-    def _note_commit(self, name: str, consumer: "Member") -> None:
-        """Report that the last commit failed; the next one may mend an earlier failure."""
-        from brokertwin.clients.consumer_events import CommitFailed, OffsetsCommitted
-        from brokertwin.protocol.errors import error_name
-
-        results = (CommitFailed, OffsetsCommitted)
-        commits = [event for event in consumer.events() if isinstance(event, results)]
-        last = max(commits, key=lambda each: each.commit_id, default=None)
-        if isinstance(last, CommitFailed):
-            self.is_uncommitted = True
-            say(
-                f"{name}: its last commit failed: {last.error} {error_name(last.error)}. The group"
-                " continues at the offsets of an earlier commit, or without one."
-            )
-
-    def _report_missing(self, topics: Iterable[str]) -> None:
-        for topic in set(topics) - self._missing:
-            self._missing.add(topic)
-            say(f"topic {topic} does not exist yet; waiting for it")
-
-    def _end(self, error: str) -> None:
-        self.error = error
-        self._is_over.set()
-
-
-def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_json: bool) -> None:
-    count, heard = 0, 0.0
-    while count != max_messages and not reading.is_over:
-        try:
-            record, on_printed = reading.records.get(timeout=POLL_MS / 1000)
-        except Empty:
-            if not heard and reading.has_begun.is_set():
-                heard = time.monotonic()
-            if heard and idle_s and time.monotonic() - heard >= idle_s:
-                return
-            continue
-        count, heard = count + 1, time.monotonic()
-        if as_json:
-            show_json(document(*record))
-        else:
-            value = record[2].value
-            typer.echo("" if value is None else text(value))
-        if on_printed is not None:
-            on_printed(record)
 
 
 def document(

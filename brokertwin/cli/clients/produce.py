@@ -1,14 +1,10 @@
 """`brokertwin produce`: send lines as records, with this project's own client."""
 
-import queue
 import sys
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,27 +23,9 @@ if TYPE_CHECKING:
     from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 
 STANDARD_INPUT = "-"
-CHECK_TOPIC = "Check the topic name: `brokertwin produce` does not create topics."
 
-
-class Compression(StrEnum):
-    """Compression types by Kafka's names."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Acks(StrEnum):
-    """Replicas that must have a record before it is acknowledged."""
-
-    ALL = "all"
-    LEADER = "1"
-    NOBODY = "0"
-
-
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Acks = Literal["all", "1", "0"]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")]
 Files = Annotated[
     list[str] | None,
@@ -163,7 +141,7 @@ def command(
     files: Files = None,
     key_separator: Separator = None,
     partition: Partition = None,
-    compression: CompressionOption = Compression.NONE,
+    compression: CompressionOption = "none",
     acks: AcksOption = None,
     linger_ms: LingerMs = None,
     batch_size: BatchSize = 16_384,
@@ -197,7 +175,9 @@ def command(
     import msgspec
 
     from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.clients.io.producer import BlockedError
+    from brokertwin.clients.eras import producer_config
+    from brokertwin.clients.io.sending import send_all
+    from brokertwin.clients.producer_config import ProducerConfigError
 
     if threads is not None and transactional_id is not None:
         raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
@@ -210,25 +190,27 @@ def command(
         "delivery_timeout_ms": delivery_timeout_ms,
         "reset_pid_on_unresolved": reset_pid_on_unresolved,
     }
-    settings = msgspec.structs.replace(
-        _defaults(era, bool(idempotence) or transactional_id is not None),
-        **{name: value for name, value in options.items() if value is not None},
-        request_timeout_ms=request_timeout_ms,
-        batch_size=batch_size,
-        partitioner_availability_timeout_ms=availability_timeout_ms,
-        max_block_ms=max_block_ms,
-        max_in_flight_requests_per_connection=max_in_flight,
-        is_unsafe=unsafe,
-        transactional_id=transactional_id,
-    )
-    kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     lines = _lines_of(files or [STANDARD_INPUT])
     messages = (_message(line, key_separator) for line in lines)
-    with _producer(kafka, settings, compression, era, trace, results) as producer:
+    try:
+        settings = msgspec.structs.replace(
+            producer_config(era, is_idempotent=bool(idempotence) or transactional_id is not None),
+            **{name: value for name, value in options.items() if value is not None},
+            request_timeout_ms=request_timeout_ms,
+            batch_size=batch_size,
+            partitioner_availability_timeout_ms=availability_timeout_ms,
+            max_block_ms=max_block_ms,
+            max_in_flight_requests_per_connection=max_in_flight,
+            is_unsafe=unsafe,
+            transactional_id=transactional_id,
+        )
+        kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+        made = _producer(kafka, settings, compression, era, trace, results)
+    except ProducerConfigError as error:
+        raise UserError(f"{error}.") from None
+    with made as producer:
         try:
-            _send(producer, topic, messages, partition, threads, transaction_size)
-        except BlockedError as error:
-            raise UserError(str(error), CHECK_TOPIC) from None
+            send_all(producer, topic, messages, partition, threads, transaction_size, say)
         except KeyboardInterrupt:
             say("sending pending records")
         used = producer.client.producer.config
@@ -238,18 +220,6 @@ def command(
         raise typer.Exit(1)
 
 
-def _defaults(era: "Era | None", is_idempotent: bool) -> "ProducerConfig":
-    """Return an era's settings. Raises UserError if it has no idempotence."""
-    from brokertwin.clients.eras import producer_config
-    from brokertwin.clients.producer_config import ProducerConfigError
-
-    try:
-        return producer_config(era, is_idempotent=is_idempotent)
-    except ProducerConfigError as error:
-        raise UserError(f"{error}.") from None
-
-
-@contextmanager
 def _producer(
     kafka: "Kafka",
     settings: "ProducerConfig",
@@ -257,117 +227,20 @@ def _producer(
     era: "Era | None",
     is_traced: bool,
     results: "ProduceResults",
-) -> "Iterator[SharedProducer]":
+) -> "SharedProducer":
     from brokertwin.clients.eras import metadata_settings
     from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.io.traced import TracedProducer
-    from brokertwin.clients.producer_config import ProducerConfigError
 
     write = tracer(is_traced, with_threads=True)
     make = SharedProducer if write is None else partial(TracedProducer, write=write)
-    try:
-        made = make(
-            kafka,
-            settings,
-            lambda event: results.take([event]),
-            compression=compression,
-            metadata=metadata_settings(era),
-        )
-    except ProducerConfigError as error:
-        raise UserError(f"{error}.") from None
-    with made:
-        yield made
-
-
-def _send(
-    producer: "SharedProducer",
-    topic: str,
-    messages: "Iterator[ProducerRecord]",
-    partition: int | None,
-    threads: int | None,
-    size: int | None,
-) -> None:
-    from brokertwin.clients.io.producer import TransactionError
-    from brokertwin.protocol.errors import error_name
-
-    if producer.client.transactions is None:
-        if threads is not None:
-            _send_from_threads(producer, topic, messages, partition, threads)
-            return
-        for message in messages:
-            producer.send(topic, message, partition)
-        return
-    try:
-        _in_transactions(producer, topic, messages, partition, size)
-    except TransactionError as error:
-        failed = f"{error.error} {error_name(error.error)}"
-        raise UserError(f"The transaction failed: {failed}.") from None
-
-
-def _send_from_threads(
-    producer: "SharedProducer",
-    topic: str,
-    messages: "Iterator[ProducerRecord]",
-    partition: int | None,
-    count: int,
-) -> None:
-    """Send messages from `count` threads. Raises BlockedError and UserError of a thread."""
-    from brokertwin.clients.io.producer import BlockedError
-
-    reading = threading.Lock()
-    errors: queue.SimpleQueue[BlockedError | UserError] = queue.SimpleQueue()
-
-    def send() -> None:
-        try:
-            while errors.empty():
-                with reading:
-                    message = next(messages, None)
-                if message is None:
-                    return
-                producer.send(topic, message, partition)
-        except (BlockedError, UserError) as error:
-            errors.put(error)
-
-    names = [f"user-{number}" for number in range(1, count + 1)]
-    threads = [threading.Thread(target=send, name=name, daemon=True) for name in names]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    if not errors.empty():
-        raise errors.get()
-
-
-def _in_transactions(
-    producer: "SharedProducer",
-    topic: str,
-    messages: "Iterable[ProducerRecord]",
-    partition: int | None,
-    size: int | None,
-) -> None:
-    """Send messages in transactions of `size`; Ctrl-C and errors abort the open one."""
-    from brokertwin.clients.io.producer import BlockedError
-
-    producer.init_transactions()
-    count = transactions = 0
-    try:
-        for message in messages:
-            if count == 0:
-                producer.begin_transaction()
-            producer.send(topic, message, partition)
-            count += 1
-            if count == size:
-                producer.commit_transaction()
-                count, transactions = 0, transactions + 1
-    except (KeyboardInterrupt, BlockedError):
-        if count:
-            producer.abort_transaction()
-            say(f"aborted a transaction of {counted(count, 'record')}")
-        raise
-    if count:
-        producer.commit_transaction()
-        transactions += 1
-    say(f"committed {counted(transactions, 'transaction')}")
+    return make(
+        kafka,
+        settings,
+        lambda event: results.take([event]),
+        compression=compression,
+        metadata=metadata_settings(era),
+    )
 
 
 class ProduceResults:

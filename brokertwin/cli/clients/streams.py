@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from brokertwin.clients.io.store_queries import StoreQueryServer
     from brokertwin.clients.io.streams import StreamsInstance
     from brokertwin.clients.streams.layout import Layout
-    from brokertwin.clients.streams.stream_thread import StreamThread
     from brokertwin.clients.streams.streams_config import StreamsConfig
     from brokertwin.clients.streams.streams_protocol import HostInfo
     from brokertwin.clients.streams.topology import Topology
-    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
 LOOK_S = 0.2
 app = group()
@@ -162,7 +160,7 @@ def wordcount(
     """
     from brokertwin.clients.streams.applications import word_count
 
-    Run(options, options.streams_config("wordcount"), word_count(source, sink), {sink}).run()
+    _run(options, options.streams_config("wordcount"), word_count(source, sink), {sink})
 
 
 @app.command()
@@ -180,7 +178,7 @@ def join(
     """
     from brokertwin.clients.streams.applications import table_join
 
-    Run(options, options.streams_config("join"), table_join(left, right, sink), {sink}).run()
+    _run(options, options.streams_config("join"), table_join(left, right, sink), {sink})
 
 
 @app.command("ask")
@@ -232,157 +230,67 @@ def _host_info(text: str) -> "HostInfo":
         raise UserError(f"Invalid address {text!r}.", "Pass HOST:PORT: localhost:7070.") from None
 
 
-class Run:
-    """One instance, from the creation of topics to its end."""
+def _run(
+    options: StreamsOptions, config: "StreamsConfig", topology: "Topology", sinks: set[str]
+) -> None:
+    """Run one instance until Ctrl-C or the idle timeout. Raises UserError."""
+    from brokertwin.cli.clients.client_access import accessible
+    from brokertwin.clients.io.streams import StreamsInstance
+    from brokertwin.clients.io.streams_topics import prepare_topics
 
-    def __init__(
-        self,
-        options: StreamsOptions,
-        config: "StreamsConfig",
-        topology: "Topology",
-        sinks: set[str],
-    ) -> None:
-        """Raises UserError if Kafka does not respond or the topics are unsuitable."""
-        from brokertwin.cli.clients.client_access import accessible
-
-        server = options.application_server
-        self._end_point = _host_info(server) if server is not None else None
-        self._kafka = accessible(
-            settings_of(
-                options.config, bootstrap=options.bootstrap, kafka_config=options.kafka_config
-            )
-        )
-        self._options = options
-        self._config = config
-        self._topology = topology
-        self._timeline = ThreadTimeline(options.show_threads)
-        self._is_ending = False
-        self._changes: list[int] = []
-        self._layout = _prepare_topics(
-            self._kafka, config.application_id, topology, sinks, options.create
-        )
-
-    def run(self) -> None:
-        """Run until Ctrl-C or the idle timeout. Raises UserError."""
-        from brokertwin.clients.io.streams import StreamsInstance
-
-        tasks = " ".join(map(str, self._layout.tasks))
-        count = counted(len(self._layout.tasks), "task")
-        say(f"{self._config.application_id}: {count}: {tasks}")
-        instance = StreamsInstance(
-            self._kafka,
-            self._config,
-            self._topology,
-            end_point=self._end_point,
-            look=self._look,
-        )
-        queries = self._query_server(instance)
-        self._add_and_remove_at_signals()
-        try:
-            for _ in range(self._options.threads):
-                instance.start_thread()
-            self._wait(instance)
-        except KeyboardInterrupt:
-            say("committing and leaving the group")
-        finally:
-            self._is_ending = True
-            instance.close()
-            if queries is not None:
-                queries.close()
-        self._timeline.show()
-        worked = sum(running.stream.worked for running in instance.threads.values())
-        say(f"processed {counted(worked, 'record')}")
-        for name, running in instance.threads.items():
-            if running.error is not None:
-                raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
-
-    def _query_server(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
-        """Serve key queries. Raises UserError if the address is in use."""
-        from brokertwin.clients.io.store_queries import StoreQueryServer
-
-        if self._end_point is None:
-            return None
-        try:
-            return StoreQueryServer(instance, self._layout, self._end_point)
-        except OSError as error:
-            raise UserError(
-                f"Cannot listen on --application-server {self._end_point}: {error.strerror}.",
-                "Pass another port.",
-            ) from None
-
-    def _wait(self, instance: "StreamsInstance") -> None:
-        from brokertwin.clients.streams.stream_thread import ThreadState
-
-        idle_s = self._options.idle_s
-        worked, since = -1, time.monotonic()
-        while True:
-            time.sleep(LOOK_S)
-            self._change_threads(instance)
-            streams = [running.stream for running in instance.living.values()]
-            if any(running.error is not None for running in instance.threads.values()):
-                return
-            now = sum(stream.worked for stream in streams)
-            all_run = all(stream.state is ThreadState.RUNNING for stream in streams)
-            if now != worked or not all_run:
-                worked, since = now, time.monotonic()
-            elif idle_s is not None and time.monotonic() - since >= idle_s:
-                return
-
-    def _add_and_remove_at_signals(self) -> None:
-        """Count SIGUSR1 (add a thread) and SIGUSR2 (remove one) until the next look."""
-        signal.signal(signal.SIGUSR1, lambda *_: self._changes.append(1))
-        signal.signal(signal.SIGUSR2, lambda *_: self._changes.append(-1))
-
-    def _change_threads(self, instance: "StreamsInstance") -> None:
-        """Add and remove threads; the last one stays."""
-        changes, self._changes = self._changes, []
-        for change in changes:
-            if change > 0:
-                say(f"added {instance.start_thread()}")
-            elif len(instance.living) > 1:
-                name = list(instance.living)[-1]
-                instance.end_thread(name)
-                say(f"removing {name}")
-            else:
-                say("the last thread is not removed")
-
-    def _look(self, name: str, stream: "StreamThread") -> None:
-        self._timeline.note(name, [str(task) for task in stream.running], self._is_ending)
-
-
-def _prepare_topics(
-    kafka: "ClientProperties",
-    application_id: str,
-    topology: "Topology",
-    sinks: set[str],
-    create: int | None,
-) -> "Layout":
-    """Create the application's internal topics, and with `create` other missing topics."""
-    from brokertwin.clients.io.security import properties_of
-    from brokertwin.clients.streams.layout import layout, source_topics
-    from brokertwin.clients.streams.topology import TopologyError
-    from brokertwin.kafka_io import topics
-
-    client = properties_of(kafka)
-    admin = topics.admin_client(client)
-    there = topics.existing(admin, client)
-    topic_names, _ = source_topics(application_id, topology)
-    missing = sorted((topic_names | sinks) - there.keys())
-    if missing and create is None:
-        raise UserError(
-            f"These topics do not exist: {', '.join(missing)}.",
-            "Create them, or add --create PARTITIONS.",
-        )
-    new = {name: topics.TopicSpec(name, create or 1) for name in missing}
-    counts = there | {name: spec.partitions for name, spec in new.items()}
+    server = options.application_server
+    end_point = _host_info(server) if server is not None else None
+    kafka = accessible(
+        settings_of(options.config, bootstrap=options.bootstrap, kafka_config=options.kafka_config)
+    )
+    layout, created = prepare_topics(kafka, config.application_id, topology, sinks, options.create)
+    if created:
+        say(f"created topics: {', '.join(created)}")
+    tasks = " ".join(map(str, layout.tasks))
+    say(f"{config.application_id}: {counted(len(layout.tasks), 'task')}: {tasks}")
+    timeline = ThreadTimeline(options.show_threads)
+    instance = StreamsInstance(
+        kafka,
+        config,
+        topology,
+        end_point=end_point,
+        look=lambda name, stream: timeline.note(
+            name, [str(task) for task in stream.running], instance.is_closing
+        ),
+    )
+    queries = _query_server(instance, layout)
+    changes: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda *_: changes.append(1))
+    signal.signal(signal.SIGUSR2, lambda *_: changes.append(-1))
     try:
-        made = layout(application_id, topology, counts)
-    except TopologyError as error:
-        raise UserError(f"The topics do not fit the application: {error}.") from None
-    for topic in made.internal_topics.values():
-        if topic.name not in there:
-            new[topic.name] = topics.TopicSpec(topic.name, topic.partitions, topic.settings)
-    topics.create(admin, new)
-    if new:
-        say(f"created topics: {', '.join(new)}")
-    return made
+        for _ in range(options.threads):
+            instance.start_thread()
+        while not instance.is_idle(options.idle_s) and not instance.failed:
+            time.sleep(LOOK_S)
+            while changes:
+                say(instance.add_thread() if changes.pop(0) > 0 else instance.remove_thread())
+    except KeyboardInterrupt:
+        say("committing and leaving the group")
+    finally:
+        instance.close()
+        if queries is not None:
+            queries.close()
+    timeline.show()
+    say(f"processed {counted(instance.worked, 'record')}")
+    for name, error in instance.failed.items():
+        raise UserError(f"{name} stopped: {error.rstrip('.')}.")
+
+
+def _query_server(instance: "StreamsInstance", layout: "Layout") -> "StoreQueryServer | None":
+    """Serve key queries. Raises UserError if the address is in use."""
+    from brokertwin.clients.io.store_queries import StoreQueryServer
+
+    if instance.end_point is None:
+        return None
+    try:
+        return StoreQueryServer(instance, layout, instance.end_point)
+    except OSError as error:
+        raise UserError(
+            f"Cannot listen on --application-server {instance.end_point}: {error.strerror}.",
+            "Pass another port.",
+        ) from None

@@ -4,9 +4,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.progress import Progress
@@ -36,14 +35,7 @@ NOT_ALL_WELL = 1
 FROM_STDIN = "Cannot read a recording from standard input, because it is read more than once."
 STDIN_HINT = "Pass its file, or --afresh to send the requests as new ones."
 
-
-class Order(StrEnum):
-    """Order in which lines become events."""
-
-    TIME = "time"
-    LINES = "lines"
-
-
+Order = Literal["time", "lines"]
 Files = Annotated[
     list[Path],
     typer.Argument(
@@ -242,9 +234,9 @@ def _in_order(
     from brokertwin.streaming.job.edge import by_time
 
     if order is None:
-        order = Order.LINES if STDIN in files else Order.TIME
+        order = "lines" if STDIN in files else "time"
     reading = bar.add_task("reading", total=None)
-    if order is Order.TIME:
+    if order == "time":
         made = ((".", event) for event in by_time(bar.track(made, task_id=reading)))
         bar.update(reading, total=1, completed=1)
     yield from (event for _, event in bar.track(made, description="sending"))

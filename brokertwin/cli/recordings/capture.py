@@ -7,10 +7,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.live import Live
@@ -42,14 +41,7 @@ JSON_EVERY_S = 10.0
 STDOUT = Path("-")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-
-class OnFailure(StrEnum):
-    """What to do if an exchange cannot be recorded."""
-
-    GO_ON = "go-on"
-    STOP = "stop"
-
-
+OnFailure = Literal["go-on", "stop"]
 Listen = Annotated[
     str,
     typer.Option(
@@ -121,7 +113,7 @@ def command(
     out: Out = None,
     force: Force = False,
     topic: Topic = None,
-    on_failure: OnFailureOption = OnFailure.GO_ON,
+    on_failure: OnFailureOption = "go-on",
     quiet: Quiet = False,
     as_json: AsJsonLines = False,
     bootstrap: Bootstrap = None,
@@ -269,7 +261,7 @@ async def _capture(
     for number in ENDING_SIGNALS:
         loop.add_signal_handler(number, ended.set)
     sink = make_sink(lambda reason: recorder.lose_later(reason))
-    recorder = Recorder(sink, ended.set if on_failure is OnFailure.STOP else lambda: None)
+    recorder = Recorder(sink, ended.set if on_failure == "stop" else lambda: None)
     proxy = Proxy(
         ends.listen, ends.broker, recorder, ends.advertise, ends.tls, listen_tls=ends.listen_tls
     )

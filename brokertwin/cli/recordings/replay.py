@@ -3,9 +3,8 @@
 import difflib
 import functools
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -43,14 +42,7 @@ DIFFERS = 1
 VIOLATIONS_SHOWN = 20
 """Maximum number of --check violations to print."""
 
-
-class Engine(StrEnum):
-    """Location of the broker model."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
+Engine = Literal["local", "spark"]
 EngineOption = Annotated[
     Engine, typer.Option("--engine", help="local: this process. spark: Kafka and a Spark job.")
 ]
@@ -111,7 +103,7 @@ ReplayJson = Annotated[
 @with_source
 def command(
     where: Where,
-    engine: EngineOption = Engine.LOCAL,
+    engine: EngineOption = "local",
     compare: Compare = False,
     only: Only = None,
     check: Check = False,
@@ -138,7 +130,7 @@ def command(
     from brokertwin.recordings.replay.search import SearchLimits
     from brokertwin.recordings.replay.timing import TOLERANCES
 
-    spark = engine is Engine.SPARK
+    spark = engine == "spark"
     _check_output(out, as_json)
     if out != STANDARD_OUTPUT:
         check_new(out, force)
@@ -211,7 +203,7 @@ def _decide(
     """
     violations: list[str] | None = [] if check else None
     with progress("deciding", len(documents)) as advance:
-        if engine is Engine.SPARK:
+        if engine == "spark":
             from brokertwin.streaming.job import replay_engine as spark
 
             return spark.run(documents, planned.settings, settings, advance), None, True

@@ -41,8 +41,6 @@ class OfSnapshots(msgspec.Struct, frozen=True):
         results: number by result: published, rejected, failed.
         batch: micro-batch of the newest published snapshot; -1 before it.
         time_ms: its time, in ms since 1970; -1 before it.
-        seconds: its duration.
-        offsets: committed offsets in it.
     """
 
     results: dict[str, int] = {}
@@ -73,7 +71,6 @@ class OfJob(msgspec.Struct, frozen=True):
         batch: its number; -1 before the first.
         batch_time_ms: when its end was observed; -1 before the first.
         batch_events: rows of `requests` in it; a pack is one.
-        batch_seconds: its duration.
         lag: rows of `requests` that are not in a committed micro-batch, now.
         rows: rows by topic since the job's start; of `requests`, events.
         state_bytes: size of the cells that were processed since then.
@@ -120,7 +117,6 @@ class OfGateway(msgspec.Struct, frozen=True):
         waiting: open connections with a pending request.
         failed_authentications: since the gateway's start.
         brokers: advertised address of each broker.
-        stopped: stopped brokers.
         times: by API, from a request to its response, including long polls.
     """
 
@@ -215,7 +211,6 @@ class OfLive(msgspec.Struct, frozen=True):
         batch: its number; -1 before the first.
         batch_time_ms: when its end was observed; -1 before the first.
         batch_rows: rows of topics in it.
-        batch_seconds: its duration.
         lag: rows of the topics that are not in a committed micro-batch, now.
         state_rows: rows of Spark's state.
         counts: lines, exchanges and damaged lines since the start.
@@ -241,14 +236,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         kind: `job`, `live` or `gateway`.
         name: the prefix of a job or a live audit, or the gateway's cluster.
         time_ms: current time, in ms since 1970.
-        started_ms: start time.
         rate: recent rows or responses per second (`rates.py`).
         responses: count by API, since the start.
         errors: by API and error, since the start; a response can have several.
         points: the last points, oldest first.
-        job: set for a job.
         live: set for a live audit.
-        gateway: set for a gateway.
         state: contents of the state; None for a gateway of a job, and before a first micro-batch.
         state_time_ms: when it was read; -1 if it was not.
         state_failure: why it is missing or out of date.

@@ -22,7 +22,6 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """The subscription of a member in its JoinGroup.
 
     Attributes:
-        topics: the subscribed topics.
         owned: the partitions that it keeps while it joins.
         generation_id: the generation of `owned`; None if not given.
         user_data: added by the assignor.

@@ -26,6 +26,7 @@ from brokertwin.clients.transactions import (
     TransactionManagerState,
     WrongStateError,
 )
+from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error, error_name
 
 INIT_MS = 60_000
@@ -39,22 +40,22 @@ ENDS = {
 """States that end the wait for a transaction."""
 
 
-class BlockedError(Exception):
+class BlockedError(UserError):
     """A record could not be added within `max.block.ms`; the text says why."""
 
 
-def why_blocked(client: ProducerClient, topic: str, partition: int | None) -> str:
-    """Describe why a record could not be added within `max.block.ms`."""
+def blocked(client: ProducerClient, topic: str, partition: int | None) -> BlockedError:
     count = client.metadata.snapshot.partition_count(topic)
     waited = f"after {client.producer.config.max_block_ms} ms (max.block.ms)"
     if not count:
-        return f"Topic {topic} does not exist {waited}."
+        return BlockedError(f"Topic {topic} does not exist {waited}.", "Create it first.")
     if partition is not None and partition >= count:
-        return f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
-    return f"No room in buffer.memory {waited}."
+        text = f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
+        return BlockedError(text)
+    return BlockedError(f"No room in buffer.memory {waited}.")
 
 
-class TransactionError(Exception):
+class TransactionError(UserError):
     """A transaction that failed or timed out.
 
     Attributes:
@@ -64,7 +65,7 @@ class TransactionError(Exception):
     """
 
     def __init__(self, state: TransactionManagerState, error: Error) -> None:
-        super().__init__(f"{state}: {error_name(error)}")
+        super().__init__(f"The transaction failed, {state}: {error:d} {error_name(error)}.")
         self.state = state
         self.error = error
 
@@ -125,7 +126,7 @@ class Producer:
                 self._messages[record_id] = message
                 return record_id
             if now >= until:
-                raise BlockedError(why_blocked(self.client, topic, partition))
+                raise blocked(self.client, topic, partition)
             self._driver.turn(until - now)
 
     # Transactions

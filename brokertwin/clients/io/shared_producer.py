@@ -25,7 +25,7 @@ from brokertwin.clients.io.producer import (
     INIT_MS,
     BlockedError,
     TransactionError,
-    why_blocked,
+    blocked,
 )
 from brokertwin.clients.io.records import encode_batch
 from brokertwin.clients.io.security import Kafka, addresses_to
@@ -147,7 +147,7 @@ class SharedProducer:
             self._raise_failure()
         if isinstance(step, MetadataUnavailable):
             if step.code is Error.REQUEST_TIMED_OUT:
-                raise BlockedError(why_blocked(self.client, topic, partition))
+                raise blocked(self.client, topic, partition)
             raise BlockedError(f"{step.message}.")
         return step
 
@@ -187,7 +187,7 @@ class SharedProducer:
                         self._network.wake()
                     return record_id
                 if now >= until:
-                    raise BlockedError(why_blocked(self.client, topic, partition))
+                    raise blocked(self.client, topic, partition)
                 if not has_waited:
                     self._network.wake()
                 has_waited = True

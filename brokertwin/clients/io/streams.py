@@ -13,6 +13,7 @@ as in `clients/io/consumer.py`.
 import base64
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -146,6 +147,7 @@ class StreamsInstance:
     Attributes:
         process_id: identifies the process of its threads.
         threads: all started threads by name.
+        is_closing: `close` was called.
     """
 
     def __init__(
@@ -162,9 +164,11 @@ class StreamsInstance:
         self.end_point = end_point
         self.process_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.threads: dict[str, RunningThread] = {}
+        self.is_closing = False
         self._ended: set[str] = set()
         self._kafka = kafka
         self._look = look
+        self._last_worked, self._idle_since = -1, 0.0
 
     def __enter__(self) -> "StreamsInstance":
         return self
@@ -194,6 +198,35 @@ class StreamsInstance:
         self._ended.add(name)
         self.threads[name].stream.close()
 
+    def add_thread(self) -> str:
+        """Start a thread; returns a message."""
+        return f"added {self.start_thread()}"
+
+    def remove_thread(self) -> str:
+        """End the newest thread, but not the last one; returns a message."""
+        *others, name = self.living
+        if not others:
+            return "the last thread is not removed"
+        self.end_thread(name)
+        return f"removing {name}"
+
+    @property
+    def worked(self) -> int:
+        """Number of records that all threads have processed."""
+        return sum(running.stream.worked for running in self.threads.values())
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The errors of failed threads."""
+        return {n: each.error for n, each in self.threads.items() if each.error is not None}
+
+    def is_idle(self, idle_s: float | None) -> bool:
+        """True if no record came for `idle_s` while all tasks run, as far as calls have shown."""
+        all_run = all(e.stream.state is ThreadState.RUNNING for e in self.living.values())
+        if self.worked != self._last_worked or not all_run:
+            self._last_worked, self._idle_since = self.worked, time.monotonic()
+        return idle_s is not None and time.monotonic() - self._idle_since >= idle_s
+
     @property
     def living(self) -> dict[str, RunningThread]:
         """The started threads that were not ended."""
@@ -207,6 +240,7 @@ class StreamsInstance:
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
         """Commit and leave with all threads; kills them after the timeout."""
+        self.is_closing = True
         for running in self.threads.values():
             running.stream.close()
         for running in self.threads.values():

@@ -47,7 +47,6 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Subscription info of a thread, sent when it joins.
 
     Attributes:
-        process_id: of its instance.
         user_end_point: address of the instance for interactive queries.
         offset_sums: task to ACTIVE, or to the offset sum of its stores.
         unique: a new number each time, so that subscriptions differ.

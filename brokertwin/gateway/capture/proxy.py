@@ -67,7 +67,6 @@ class CaptureCounts:
     """Counts of a capture.
 
     Attributes:
-        connections_all: all connections so far.
         apis: counts by the API's name in the request log.
         refused: connections that no broker accepted, by reason.
     """

@@ -41,9 +41,7 @@ class _Noted(NamedTuple):
 class SealedSegments:
     """Reads `segments` for one cluster and one event loop.
 
-    Args:
-        cluster: cluster of the segments.
-        wait_s: how long to wait for a missing row.
+    `wait_s`: how long to wait for a missing row.
     """
 
     def __init__(

@@ -76,12 +76,7 @@ class RowCache:
 
 
 class RowReader:
-    """Reads rows of a topic by position, for one event loop.
-
-    Args:
-        cache_bytes: size of the cache.
-        timeout_s: timeout of a read.
-    """
+    """Reads rows of a topic by position, for one event loop."""
 
     def __init__(
         self,

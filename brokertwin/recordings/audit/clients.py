@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit.finding import AuditFinding, counted, grouped
+from brokertwin.recordings.audit.finding import AuditFinding, grouped
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.findings import ClientThrottled, DeprecatedVersion
+from brokertwin.wording import counted
 
 
 def throttled(history: EntityHistory) -> Iterator[AuditFinding]:

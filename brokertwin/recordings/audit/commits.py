@@ -7,7 +7,6 @@ from brokertwin.recordings.audit.finding import (
     AuditFinding,
     causers_of,
     clients_of,
-    counted,
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
@@ -16,6 +15,7 @@ from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import sentence, times
 from brokertwin.recordings.sentences import cause
 from brokertwin.recordings.sentences import said as said_of
+from brokertwin.wording import counted
 
 
 def back(history: EntityHistory) -> Iterator[AuditFinding]:

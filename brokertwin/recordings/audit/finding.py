@@ -162,8 +162,3 @@ def causers_of(findings: Iterable[Finding]) -> str:
     """List the clients that caused machines' findings; empty if none is known."""
     names = [name for each in findings for name in each.by]
     return names_of(names) if names else ""
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """`1 batch`, `7 batches`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -8,7 +8,6 @@ from brokertwin.recordings.audit.finding import (
     AuditFinding,
     causers_of,
     clients_of,
-    counted,
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
@@ -26,6 +25,7 @@ from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import sentence, times
 from brokertwin.recordings.sentences import cause, rebalance_cause
 from brokertwin.recordings.sentences import said as said_of
+from brokertwin.wording import counted
 
 CAUSES_SHOWN = 4
 """Causes of rebalances that are listed, the most frequent ones."""

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from brokertwin.protocol.errors import Error, error_name
-from brokertwin.recordings.audit.finding import AuditFinding, Evidence, counted
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.findings import (
     BrokerGone,
@@ -19,6 +19,7 @@ from brokertwin.recordings.history.findings import (
 )
 from brokertwin.recordings.history.words import names_of, sentence
 from brokertwin.recordings.sentences import advice, said
+from brokertwin.wording import counted
 
 PLACES_SHOWN = 5
 """Partitions that are named, those with the most refusals."""

@@ -8,7 +8,6 @@ from brokertwin.recordings.audit.finding import (
     Evidence,
     causers_of,
     clients_of,
-    counted,
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
@@ -32,6 +31,7 @@ from brokertwin.recordings.history.findings import (
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.recordings.sentences import aborted, because, cause, rule_of_code
 from brokertwin.recordings.sentences import said as said_of
+from brokertwin.wording import counted
 
 FIGHT = 3
 """Epochs in which a producer is fenced from which on two clients fight for it."""

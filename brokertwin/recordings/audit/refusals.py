@@ -9,7 +9,6 @@ from brokertwin.recordings.audit.finding import (
     AuditFinding,
     Evidence,
     clients_of,
-    counted,
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
@@ -19,6 +18,7 @@ from brokertwin.recordings.history.findings import Refused, Severity, UnderMinIs
 from brokertwin.recordings.history.producers import LATE
 from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.sentences import rule_of_code
+from brokertwin.wording import counted
 
 
 def too_few(history: EntityHistory) -> Iterator[AuditFinding]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit.finding import AuditFinding, Evidence, counted, grouped
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, grouped
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.findings import (
     Finding,
@@ -16,6 +16,7 @@ from brokertwin.recordings.history.findings import (
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.words import times
 from brokertwin.recordings.sentences import said
+from brokertwin.wording import counted
 
 
 def shrunk(history: EntityHistory) -> Iterator[AuditFinding]:

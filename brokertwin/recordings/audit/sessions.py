@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit.finding import AuditFinding, counted, grouped
+from brokertwin.recordings.audit.finding import AuditFinding, grouped
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import sessions
 from brokertwin.recordings.history.clients import CLIENTS
@@ -16,6 +16,7 @@ from brokertwin.recordings.history.findings import (
     SessionOutOfTurn,
 )
 from brokertwin.recordings.history.words import names_of, sentence, times
+from brokertwin.wording import counted
 
 HOLDERS_SHOWN = 3
 """Clients with the most open sessions that a finding names."""

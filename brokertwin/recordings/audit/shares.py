@@ -7,7 +7,6 @@ from brokertwin.recordings.audit.finding import (
     AuditFinding,
     causers_of,
     clients_of,
-    counted,
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
@@ -25,6 +24,7 @@ from brokertwin.recordings.history.shares import SHARE_GROUPS
 from brokertwin.recordings.history.words import sentence, times
 from brokertwin.recordings.sentences import advice
 from brokertwin.recordings.sentences import said as said_of
+from brokertwin.wording import counted
 
 
 def redelivered(history: EntityHistory) -> Iterator[AuditFinding]:

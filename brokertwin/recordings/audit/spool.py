@@ -45,7 +45,6 @@ class _Head(msgspec.Struct, array_like=True):
     """What is known of an exchange beside its bodies.
 
     Attributes:
-        line: its request.
         rest: its fields behind the bodies, to the time in the broker's queues.
         is_deprecated: whether the broker marks the API version as deprecated.
         arrival: its arrival, or that of the connection's request before it if later, in ms since
@@ -267,9 +266,7 @@ class Spool:
     ) -> Iterator[RecordedExchange]:
         """Yield the exchanges of some APIs, or of all, in the order of their responses.
 
-        Args:
-            apis: the names of the APIs.
-            on_exchanges: called with the number of exchanges up to here, from time to time.
+        `on_exchanges`: called with the number of exchanges up to here, from time to time.
         """
         marks = None if apis is None else {API_KEYS[api] for api in apis}
         for count, entry in enumerate(self._sorter.by_time()):

@@ -40,7 +40,6 @@ class ClientTimeline:
 
     Attributes:
         producers: the transactional ids, or producer ids, that it used.
-        groups: the groups that it named.
 
     Raises:
         UserError: the recording has no such client.

@@ -81,9 +81,7 @@ def document(code: int) -> dict[str, Any]:
 def page(code: int, example: str = "") -> str:
     """The page of an error, as Markdown.
 
-    Args:
-        code: the error's.
-        example: what `explain` says of one in a recording.
+    `example`: what `explain` says of one in a recording.
     """
     rule = RULES[code]
     file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "never returned by brokertwin"

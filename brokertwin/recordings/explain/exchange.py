@@ -16,9 +16,7 @@ from brokertwin.recordings.replay.recording import Exchange, id_of
 def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
     """The entries of an exchange in the timelines of its group, producers and fetch session.
 
-    Args:
-        exchanges: the recording.
-        place: the exchange's id, `orders.jsonl:120`; `.gz` may stand before the line.
+    `place`: the exchange's id, `orders.jsonl:120`; `.gz` may stand before the line.
 
     Raises:
         UserError: there is no such exchange.

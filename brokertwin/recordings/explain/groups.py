@@ -74,10 +74,7 @@ NOTES = (
 class GroupTimeline:
     """A group in a recording.
 
-    Args:
-        exchanges: the recording.
-        key: the group's id.
-        logged: lines of the coordinators' server.log.
+    `logged`: lines of the coordinators' server.log.
 
     Raises:
         UserError: the recording has no such group.

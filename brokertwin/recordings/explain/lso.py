@@ -14,9 +14,7 @@ from brokertwin.recordings.history.words import names_of
 class LsoTimeline:
     """The last stable offset of a partition in a recording.
 
-    Args:
-        recording: the recording.
-        key: topic and number, `orders-0`.
+    `key`: topic and number, `orders-0`.
 
     Raises:
         UserError: no response of the recording has an offset of the partition.

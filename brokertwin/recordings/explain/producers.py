@@ -36,9 +36,7 @@ NOTES = (EpochGiven, BatchRepeated, WrittenTwice)
 class ProducerTimeline:
     """A producer in a recording.
 
-    Args:
-        exchanges: the recording.
-        key: a producer id, or a transactional id.
+    `key`: a producer id, or a transactional id.
 
     Raises:
         UserError: the recording has no such producer.

@@ -29,9 +29,7 @@ NOTES = (TransactionBegan, TransactionTookIn, TransactionWaited, TransactionEnde
 class TransactionTimeline(ProducerTimeline):
     """A transactional id in a recording.
 
-    Args:
-        exchanges: the recording.
-        key: the transactional id, or the producer id of one.
+    `key`: the transactional id, or the producer id of one.
 
     Raises:
         UserError: the recording has no such producer, or it has no transactional id.

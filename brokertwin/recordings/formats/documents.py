@@ -75,7 +75,6 @@ class Document(msgspec.Struct):
         broker: the broker; None if the line does not name it.
         is_from_log: from a log; otherwise it was a document already.
         connection: the connection, unique within the broker if the log has the broker.
-        header: of the request.
         request: its body, JSON.
         response: the response body, JSON; NO_RESPONSE if the log has none.
         fields: all other fields of the document, or how they are read when they are needed.
@@ -173,7 +172,6 @@ class UnpairedDocuments(NamedTuple):
     """A line or entry without a document.
 
     Attributes:
-        line: the line.
         reason: a short reason, the same for all lines of a kind.
         detail: the problem of this line.
         api: the API's name if readable.

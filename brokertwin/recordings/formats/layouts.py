@@ -179,9 +179,7 @@ class Elements:
     def before(self, key: tuple[object, ...], text: bytes) -> tuple[Stamp, ...]:
         """The times before a line, in the entry or the element of which it is.
 
-        Args:
-            key: where the line comes from.
-            text: the line.
+        `key`: where the line comes from.
         """
         if not text.lstrip().startswith(b"<"):
             if len(text) <= HEAD_BYTES_MAX and _HEAD.match(text):

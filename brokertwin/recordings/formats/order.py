@@ -101,7 +101,6 @@ class OrderedLine(NamedTuple):
     """A document to sort.
 
     Attributes:
-        time: of its arrival.
         place: input position.
         mark: a number of the caller, 0 to 255.
         connection, correlation_id: position on its connection.

@@ -77,7 +77,6 @@ class Stamp(NamedTuple):
         local_ms: date and time in ms, as if in UTC.
         unit_ms: precision: 1, or 1000 without a fraction.
         offset_ms: zone offset; None if unknown or missing.
-        unknown_zone: the name of an unknown zone.
         readings: of a date such as `05/06/26`, the time in each order in which it is a date; empty
             for a date that begins with four digits or has the month's name.
     """

@@ -35,7 +35,6 @@ class Summary:
         dead: number of damaged lines by reason.
         examples: (place, reason, detail) of the first dead lines of each reason.
         nameless_topic_ids: number of topic ids in requests without a known name.
-        controllers: listeners of controllers.
         logged: lines about groups in Kafka's server.log.
         on_dead: called with each dead line.
     """

@@ -26,13 +26,11 @@ class Around(NamedTuple):
     """The context of a text.
 
     Attributes:
-        line: its first line.
         key: where its continuation is expected.
         head: prefixes of the line.
         stamps: times in the fields of wrappers.
         label: name of a container, pod or host.
         session: the connection's name in Kroxylicious.
-        depth: number of wrappers.
     """
 
     line: SourceLine

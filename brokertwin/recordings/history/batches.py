@@ -88,7 +88,6 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
 
     Attributes:
         topic: topic name, or id; "" for requests without batch headers.
-        partition: its number.
         producer: producer id; the transactional id, or `?`, for requests without batch headers.
         kept: the newest acknowledged batches, repeats too.
     """
@@ -246,7 +245,6 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
 
     Attributes:
         topic: topic id, or name if requests have it.
-        partition: its number.
         kept: the newest acknowledged batches of a topic that is named by its id.
     """
 

@@ -74,7 +74,6 @@ class ObservedClient(ObservedEntity, kw_only=True):
 
     Attributes:
         name: client id; `?` for requests without one.
-        requests: number of requests.
         refused: number of responses with an error.
         connections: connections, the newest last.
         opened: fetch sessions opened within the last minute, in the order of the responses.

@@ -126,7 +126,6 @@ class EntityKind(NamedTuple):
     """A kind of entity: the exchanges that name one, and its machine.
 
     Attributes:
-        name: name of the kind.
         apis: the APIs whose exchanges may name an entity of this kind.
         parts_of: the entities that an exchange of these APIs names, each with the part that it
             uses, so that little of an exchange waits. Reads the exchange once for all entities.

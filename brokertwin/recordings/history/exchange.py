@@ -64,8 +64,6 @@ class RecordedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
         broker: the broker that received it.
         client: client id; "" if the request has none.
         host: host of the client; "" if not recorded.
-        connection: the recording's name of the connection.
-        api: name of the API.
         version: API version.
         is_own: whether a broker or a controller sent it.
     """

@@ -388,12 +388,7 @@ class SequenceExpected(_Cause, frozen=True):
     """A batch does not follow the last one of its producer in the partition.
 
     Attributes:
-        partition: the partition.
-        producer_id: the producer.
-        epoch: epoch of the batch.
-        first: its first sequence.
         last: the last sequence before it; -1 if none is recorded.
-        last_epoch: its epoch.
         by: the request that wrote it.
     """
 
@@ -987,10 +982,7 @@ class TransactionEnded(_OfTransaction, frozen=True, kw_only=True, tag="transacti
     """A transaction ended; the certainty is `unknown` if it may have timed out before `line`.
 
     Attributes:
-        is_committed: whether it committed.
         is_requested: whether an EndTxn ended it.
-        producer_id: its producer id.
-        epoch: its producer epoch.
         began: the request that began it; None if none is recorded.
         lasted_ms: from that request to the response that ended it.
         places: topic and partition to the number of known batches there.
@@ -1333,7 +1325,6 @@ class BrokerGone(Finding, frozen=True, kw_only=True, tag="broker-gone"):
     """A broker was gone: shut down, killed, or without connection to the others.
 
     Attributes:
-        broker: the broker.
         last_sign: last time that it sent or served a request, in ms since 1970.
         back: when it was back; None if the recording does not show it.
         asked: when it asked the controller for a controlled shutdown, in ms since 1970; None if
@@ -1378,7 +1369,6 @@ class ClientThrottled(_OfClient, frozen=True, kw_only=True, tag="client-throttle
     Attributes:
         since: the first such exchange.
         count: number of such responses.
-        longest_ms: the longest wait.
         total_ms: the sum of waits.
         apis: the APIs of the requests, in their order.
     """

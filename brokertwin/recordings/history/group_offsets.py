@@ -69,8 +69,6 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
     Attributes:
         topic: topic name, or id if no response shows the name.
-        partition: its number.
-        offset: the committed offset.
         member: member id; "" if the request has none.
         metadata: metadata of the commit.
         line: the commit.
@@ -102,7 +100,6 @@ class ObservedOffsets(msgspec.Struct):
     """The committed offsets of a group.
 
     Attributes:
-        group: the group id.
         offsets: topic and partition to its committed offset.
         pending: offsets of transactions that have not ended.
     """

@@ -81,7 +81,6 @@ class BrokerSigns(NamedTuple):
     """When signs of a broker were seen, sorted, in ms since 1970.
 
     Attributes:
-        all: all signs.
         heartbeats: those at the controller.
         shutdowns: heartbeats that wanted a controlled shutdown.
         registrations: when it registered.

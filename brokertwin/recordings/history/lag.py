@@ -69,7 +69,6 @@ class WaitingCommit(msgspec.Struct):
     Attributes:
         line: the commit.
         end: when it was done, in ms since 1970.
-        offset: the committed offset.
         least: the lower bound of the lag; None if no HW before it is recorded.
         low: the upper bound of an earlier lag that it was compared with; None if it has not grown.
     """
@@ -100,7 +99,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
 
     Attributes:
         topic: topic name, or id if no response shows the name.
-        partition: its number.
         groups: group id to its lag; the last one committed last.
         watermarks: the newest high watermarks, none less than one before it.
         begun: when the request for the first of them arrived, in ms since 1970.

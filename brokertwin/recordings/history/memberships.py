@@ -112,8 +112,6 @@ class Departure(msgspec.Struct, frozen=True):
     """A member that left.
 
     Attributes:
-        member: its id.
-        line: the request.
         reason: the client's (KIP-800); "" if it gave none.
         is_own: whether the member's client sent it, and has not come back since.
         generation: the last generation or epoch that its requests show; -1 if unknown.
@@ -130,9 +128,7 @@ class RecordedJoin(msgspec.Struct, frozen=True):
     """A JoinGroup that let a member into a generation.
 
     Attributes:
-        member: its id.
         generation: the one of the response.
-        line: the request.
         made: when the response was made, in ms since 1970; 0 if unknown.
         instance: its group.instance.id; "" if it has none.
         had_id: whether the request had the member id.
@@ -190,8 +186,6 @@ class GenerationLine(msgspec.Struct, frozen=True):
     """A response that shows a generation.
 
     Attributes:
-        line: the exchange.
-        member: the member.
         joined: whether it is new in the group and began the generation by that.
         is_static: whether it has a group.instance.id: then it may have joined a stable group.
         within: generations within the minute before it, or before an earlier line.
@@ -218,7 +212,6 @@ class ObservedGeneration(msgspec.Struct):
         lines: the responses that show it, in their order.
         members: member id to group.instance.id, from the leader's list; None if not recorded.
         led: the leader's JoinGroup that began it, not one of a leader that was restarted later.
-        reported: the causes that were reported.
         dropped: the members that were reported as not in it.
         former: the newest generation before it that is recorded; -1 if none is.
         since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
@@ -258,7 +251,6 @@ class RebalanceRefusal(NamedTuple):
     """A refusal for a rebalance in progress.
 
     Attributes:
-        line: the request.
         first: the join or departure that began the rebalance; two if it may have been either.
     """
 
@@ -274,7 +266,6 @@ class Membership(msgspec.Struct):
     """The members of a group.
 
     Attributes:
-        group: the group id.
         number: the newest generation or epoch; -1 if none is recorded.
         begun: the request that began the newest generation.
         leader: member id of the leader; "" if unknown.
@@ -285,7 +276,6 @@ class Membership(msgspec.Struct):
         replaced: former ids of static members to the request that took their instance.
         departures: departures, in the order of the responses.
         arrivals: when members joined by a heartbeat, in ms since 1970.
-        generations: the newest generations.
         reached: when responses of the last minute showed which generation.
         joins: successful JoinGroups, in the order of the responses.
         new_ids: member ids to join with, with the requests that got them.

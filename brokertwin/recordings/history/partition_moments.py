@@ -82,10 +82,8 @@ class PartitionMoment(NamedTuple):
     """A moment of a partition: what an exchange changes then.
 
     Attributes:
-        of: the partition.
         time: in ms since 1970.
         exchange: the parts of its bodies.
-        facts: facts of no entity.
     """
 
     of: "ReplicatedPartition"

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import field
@@ -78,6 +78,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         requests: producer id to its requests that began, ended or aborted transactions.
         aborts: aborted transactions, in their order.
         written: connection to when its last Produces succeeded.
+        busy: connection to arrival and response of its last requests that took long; those behind
+            them may have been sent at any time between the two.
         fencing: InitProducerIds that had to wait for the abort of an open transaction.
         markers: WriteTxnMarkers whose aborts are not noted yet.
         transaction: the transaction that is open; None if none is known to be.
@@ -98,6 +100,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     requests: dict[int, TransactionRequests] = field(default_factory=dict)
     aborts: list[ObservedAbort] = field(default_factory=list)
     written: dict[str, list[int]] = field(default_factory=dict)
+    busy: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     fencing: list[RecordedRequest] = field(default_factory=list)
     markers: list[RecordedExchange] = field(default_factory=list)
     transaction: OpenTransaction | None = None
@@ -118,6 +121,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             self.fencing.append(line)
         if (is_init or line.api == "END_TXN") and not exchange.code:
             yield from self._give(exchange, known)
+        elif line.end - line.time > CLOCKS_MS:
+            self._note_busy(line)
         for holder in self._holders(exchange, known):
             if holder.name:
                 self.first.setdefault(holder.producer_id, line)
@@ -205,6 +210,14 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             if line.api == "PRODUCE" and name:
                 self.written.setdefault(line.connection, []).append(line.end)
 
+    def _note_busy(self, line: RecordedRequest) -> None:
+        """Note that a connection was busy; a request right behind another prolongs the time."""
+        spans = self.busy.setdefault(line.connection, [])
+        begin = line.time
+        while spans and begin <= spans[-1][1] + CLOCKS_MS:
+            begin = min(spans.pop()[0], begin)
+        spans.append((begin, line.end))
+
     def _bound(self) -> None:
         self.has_forgotten = self.has_forgotten or len(self.uses) > LINES_MAX
         for kept in (self.given, self.uses, self.timeouts, self.aborts, self.fencing):
@@ -213,11 +226,12 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         for by_key in (self.first, self.requests):
             while len(by_key) > IDS_MAX:
                 del by_key[next(iter(by_key))]
-        while len(self.written) > LINES_MAX:
-            del self.written[next(iter(self.written))]
-        for ends in self.written.values():
-            if len(ends) > IDS_MAX:
-                del ends[:-IDS_MAX]
+        by_connection: tuple[dict[str, list[Any]], ...] = (self.written, self.busy)
+        for of_connection in by_connection:
+            while len(of_connection) > LINES_MAX:
+                del of_connection[next(iter(of_connection))]
+            for times in of_connection.values():
+                del times[:-IDS_MAX]
         for requests in self.requests.values():
             requests.bound(LINES_MAX)
 
@@ -225,7 +239,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         """The producer of a request that has a transactional id and no batch headers.
 
         Its epoch is the one that the same client had when a Produce of the connection succeeded
-        last, raised by its own requests since then; -1 if that is not recorded.
+        last, raised by its own requests between then and when it was sent; -1 if that is unknown.
         """
         count = bisect_right(self.given, line.end, key=lambda each: each.line.end)
         if not count:
@@ -249,14 +263,28 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             used = self._used_by(line)
             return used if used.producer_id == newest else Holder(newest, -1, self.name)
         held = own.pop()
-        if not is_shown and held.line.time >= line.time:
+        if not is_shown and not self._is_sent_after(line, held.line):
             return Holder(held.producer_id, -1, self.name)  # the request came before that epoch
         for each in reversed(own):
-            if each.former == held.epoch and each.line.time < line.time:
-                held = each
-            elif each.former == held.epoch and each.line.broker != line.broker:
-                return Holder(held.producer_id, -1, self.name)  # clocks may differ
+            is_after = self._is_sent_after(line, each.line) if each.former == held.epoch else False
+            if is_after is None:
+                return Holder(held.producer_id, -1, self.name)
+            held = each if is_after else held
         return Holder(held.producer_id, held.epoch, self.name)
+
+    def _is_sent_after(self, line: RecordedRequest, former: RecordedRequest) -> bool | None:
+        """Return whether a client sent a request after another one arrived; None if unknown.
+
+        A broker reads the next request of a connection when it has responded. A client that no
+        longer waits for the response goes on over another connection.
+        """
+        if former.time >= line.time:
+            return False if former.broker == line.broker else None  # clocks may differ
+        is_unknown = any(
+            begin <= former.time < end and begin < line.time <= end + CLOCKS_MS
+            for begin, end in self.busy.get(line.connection, ())
+        )
+        return None if is_unknown else True
 
     def _used_by(self, line: RecordedRequest) -> Holder:
         """The producer that earlier requests of a transactional id name.
@@ -265,7 +293,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         """
         process, end = line.process, line.end
         own = [e for e in self.uses if e.line.end <= end and e.line.process == process]
-        if len(own) == 1 and not self.has_forgotten:
+        is_one = len(own) == 1 and not self.has_forgotten
+        if is_one and self._is_sent_after(line, own[0].line):
             return Holder(own[0].producer_id, own[0].epoch, self.name)
         ids = [number for number, first in self.first.items() if first.end <= line.end]
         return Holder(ids[0] if len(ids) == 1 else NO_PRODUCER, -1, self.name)

@@ -26,8 +26,6 @@ class OpenDifference(msgspec.Struct):
     """A HW that differs, until the moments of a possible race have been taken.
 
     Attributes:
-        line: the response.
-        found: the difference.
         race_ms: how long it may be a race.
         gone: followers that may have left the ISR, which would explain it.
         connections: the connection of each follower's last fetch.

@@ -40,7 +40,6 @@ class PartitionReplicas(msgspec.Struct):
     Attributes:
         leader: the leader; UNKNOWN also if there is none.
         lost: the last leader, if there is none now.
-        leader_epoch: the leader's epoch.
         replicas: as in metadata.
         isr: in-sync replicas; empty if unknown, which counts as all replicas.
         isr_since: when the ISR was shown last, in ms since 1970.
@@ -137,9 +136,7 @@ class PartitionReplicas(msgspec.Struct):
     def append(self, end: int, is_exact: bool = False) -> bool:
         """Note that the leader's log reaches an offset; True if that is new.
 
-        Args:
-            end: the offset.
-            is_exact: true if the log ended there.
+        `is_exact`: true if the log ended there.
         """
         is_news = end > self.leader_end
         if is_news or (is_exact and end == self.leader_end):

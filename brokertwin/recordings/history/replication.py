@@ -80,8 +80,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
 
     Attributes:
         topic: name of its topic; its id if no response shows the name.
-        partition: its number.
-        known: its state.
         topic_id: id of its topic; a topic of the same name with another id is a new one.
         former_ids: ids of deleted topics of this name.
         moments: moments that are not handled yet, in order.
@@ -90,7 +88,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         open: differences that may be races.
         agreed: number of HWs equal to the computed one.
         adopted: number of HWs adopted because a fact was missing.
-        sampled: number of samples.
         led_by: the leader in the last sample.
         last_isr: the in-sync set when it changed last.
         left: number of times that a broker left the in-sync set.

@@ -60,7 +60,6 @@ class ObservedSession(msgspec.Struct):
         client: client id of the request that used it last.
         partitions: partitions named at its opening, less those forgotten since; -1 if unknown.
         used: the last request that the broker accepted; None if it is closed, or not seen in use.
-        closed: the request that closed it.
     """
 
     epoch: int = INITIAL_EPOCH

@@ -81,10 +81,6 @@ class RecordedAcknowledgement(msgspec.Struct, frozen=True):
 
     Attributes:
         place: the partition; topic "" for all records of a session that ends.
-        member: member id.
-        line: the request.
-        first: first offset.
-        last: last offset.
         outcome: Kafka's type of the acknowledgement.
         error: the error code of the response.
     """
@@ -114,7 +110,6 @@ class FormerDelivery(NamedTuple):
 
     Attributes:
         first: first offset of these records.
-        last: last offset.
         delivery: the delivery before; None if it is not recorded.
         released: the request that gave them back; None if there is none.
     """
@@ -136,11 +131,9 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
     """The records of a share group.
 
     Attributes:
-        group: the group id.
         deliveries: deliveries, in the order of the responses.
         releases: acknowledgements that gave records back, in the same order.
         sessions: broker and member to the share session.
-        rejected: acknowledgements that rejected records.
         archived: topic id and partition to the archived records, from the first to the last.
     """
 

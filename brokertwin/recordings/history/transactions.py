@@ -18,8 +18,6 @@ class OpenTransaction(msgspec.Struct):
 
     Attributes:
         number: its number in the recording, from 1.
-        producer_id: its producer id.
-        epoch: its producer epoch.
         began: the first request that the broker accepted.
         places: topic and partition to the number of known batches there.
         groups: the groups whose offsets belong to it.
@@ -37,9 +35,7 @@ class OpenTransaction(msgspec.Struct):
     ) -> tuple[list[str], list[str]]:
         """Take in batches, partitions and groups.
 
-        Args:
-            places: topic and partition, and the number of batches that were written there.
-            groups: group ids.
+        `places`: topic and partition, and the number of batches that were written there.
 
         Returns:
             the places and the groups that are new.
@@ -66,7 +62,6 @@ class EndedTransaction(msgspec.Struct, frozen=True):
     """The request that ended the last transaction.
 
     Attributes:
-        line: the request.
         epoch: its epoch; -1 if it has none.
         producer_id: its producer id; -1 if it has none.
         made: when its response was made, in ms since 1970; the line may be written much later.

@@ -50,10 +50,7 @@ def request_with_findings(exchange: Exchange) -> msgspec.Raw:
 def with_recorded_errors(exchange: Exchange, response: Any, encoded: bytes) -> Any:
     """Return the response, with recorded error messages of refused records.
 
-    Args:
-        exchange: the recorded one.
-        response: the model's response.
-        encoded: the same as JSON.
+    `encoded`: the same as JSON.
     """
     if b'"refusedRecords":' not in encoded:
         return response

@@ -22,14 +22,10 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of a cell after some recordings.
 
     Attributes:
-        cluster: the name of the cluster.
-        brokers: the ids of its brokers.
-        broker_settings: the settings of its brokers.
         columns: the state row.
         recordings: the names of the replayed recordings, in order.
         exchanges: the number of replayed requests.
         without_ends: names or ids of topics whose log ends are not known (`unknown_ends.py`).
-        state_version: of the columns.
         format: of the file.
     """
 

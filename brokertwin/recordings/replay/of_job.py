@@ -31,7 +31,6 @@ class JobChoices(NamedTuple):
     """The inputs of a job's only cell.
 
     Attributes:
-        placed: its cluster.
         documents: the events, each at the cell's time.
         positions: the position of each in the topic.
     """
@@ -107,10 +106,7 @@ def records(
 ) -> Iterator[Output]:
     """Yield the rows of the job's topic `records`, written or not.
 
-    Args:
-        inputs: the inputs of the job.
-        broker_settings: of its brokers.
-        on_progress: called with the number of processed events.
+    `on_progress`: called with the number of processed events.
     """
     cell = Cell(settings_of(inputs.placed, broker_settings))
     decided = zip(inputs.documents, inputs.positions, strict=True)

@@ -72,7 +72,6 @@ class Exchange(msgspec.Struct, frozen=True):
         end: last ms at which the broker may have responded.
         is_recorded: the line has a `response`; null means acks 0.
         connection: the file's name for it, prefixed with the file if there are several.
-        kind: of its event.
         is_text: from a text log, which may lack bodies.
         latency_ms: time until the response; negative if the log does not show it.
         taken: when a thread took the request, in ms since 1970.
@@ -287,9 +286,7 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     A log's line has the time when the response was sent; the stages show how long before that a
     thread took the request, and the response was made.
 
-    Args:
-        document: the document.
-        completion: completes Produce requests.
+    `completion`: completes Produce requests.
 
     Returns:
         the exchange, its listener, and whether a broker forwarded it to the controller.
@@ -378,9 +375,7 @@ def has_response(line: bytes) -> bool:
 def merge(exchanges: Sequence[Exchange], is_arrived: bool = False) -> list[Exchange]:
     """Merge the exchanges of several files, given in line order.
 
-    Args:
-        exchanges: the exchanges.
-        is_arrived: whether each one's time is not before that of its connection's last one.
+    `is_arrived`: whether each one's time is not before that of its connection's last one.
     """
     arrivals = ArrivalOrder()
     keyed = [

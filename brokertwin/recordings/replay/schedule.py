@@ -94,7 +94,6 @@ class ScheduleChange(NamedTuple):
     Attributes:
         moved: requests handled after its response.
         late: requests whose metadata change or markers come after its response.
-        lost: requests that are lost.
         sooner: heartbeats that resolve regular expressions slightly before the interval ends.
         later: heartbeats that do not, slightly after it.
     """

@@ -35,7 +35,6 @@ class SearchLimits(NamedTuple):
     """Limits of the search.
 
     Attributes:
-        tolerances: tolerances for times.
         moved_together: maximum number of requests that an attempt moves.
         lookback_moments: how far back an attempt may start; each moment costs memory.
         moments_per_exchange: total moments of all attempts for each exchange; after that,

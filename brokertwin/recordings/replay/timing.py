@@ -61,9 +61,7 @@ def has_replicas(exchanges: Sequence[Exchange]) -> bool:
 def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
     """Whether the broker may have delayed the request.
 
-    Args:
-        exchange: the request.
-        is_replicated: partitions may have replicas (`has_replicas`).
+    `is_replicated`: partitions may have replicas (`has_replicas`).
     """
     key = exchange.header.request_api_key
     if exchange.has(Trait.MAY_WAIT):

@@ -150,7 +150,6 @@ class Walk:
         steps: handled events and their moments.
         outcomes: exchanges with a response, whether it is right, and the moment.
         verdicts: whether the response is right, by exchange.
-        responses_by_exchange: the model's responses.
         picks: the ids that it would have generated.
         snapshots: the moments to go back to.
     """

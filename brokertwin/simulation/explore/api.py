@@ -49,7 +49,6 @@ class Client(ABC):
 
     Attributes:
         name: in traces and diagrams, and the `client.id`.
-        start: the first state.
     """
 
     name: str
@@ -80,7 +79,6 @@ class Invariant:
     """A condition on every state.
 
     Attributes:
-        start: the first ghost.
         source: of the promise: a KIP or a class in Kafka.
     """
 
@@ -192,7 +190,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         settings: broker settings by Kafka's names, and those of former versions
             (`state/eras/versions.py`).
         era: a key of `versions.SETTINGS`, for the settings of a former Kafka; "" for 4.3.
-        topic_configs: of every topic.
         between: kinds of messages between machines; each message is a step of its own.
         setup: requests before the search begins.
     """

@@ -801,9 +801,7 @@ class DeliveredAndCounted(Invariant):
     A record below the group's start offset was accepted, rejected, deleted, or delivered `most`
     times.
 
-    Args:
-        group: the share group.
-        most: its limit of deliveries (`group.share.delivery.count.limit`).
+    `most`: its limit of deliveries (`group.share.delivery.count.limit`).
     """
 
     source = "KIP-932"

@@ -116,7 +116,6 @@ class World(NamedTuple):
 
     Attributes:
         left: how often each fault may still happen, by `Fault`.
-        ghosts: one for each invariant.
     """
 
     cell: CellState

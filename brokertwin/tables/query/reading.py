@@ -118,9 +118,7 @@ class Tables:
 class LiveTables(Tables):
     """The entities of a live audit as tables (`LIVE`).
 
-    Args:
-        checkpoint: its checkpoint.
-        batch: a committed micro-batch.
+    `batch`: a committed micro-batch.
     """
 
     def __init__(self, checkpoint: Path, batch: int) -> None:

@@ -290,7 +290,6 @@ class CompactedTopic(NamedTuple):
 
     Attributes:
         client: the connection to Kafka.
-        name: its full name.
         schema: the columns of its rows.
         cluster: of a job's offsets; None for a live audit.
     """

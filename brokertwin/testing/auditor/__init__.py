@@ -8,8 +8,9 @@ exchanges   promises that requests and responses show: commits, owners, fencing
 shares      promises of share consumers
 judge       all promises: records and transactions against the logs, `exchanges`, `shares`
 logs        topics before and after a run: create, read, delete
+coverage    what a run did not cover
 exam        a run: broker, proxy, processes
 
-`workload`, `plans`, `exchanges`, `shares` and `judge` are pure. docs/exam_client.md
+`workload`, `plans`, `exchanges`, `shares`, `judge` and `coverage` are pure. docs/exam_client.md
 describes the protocol.
 """

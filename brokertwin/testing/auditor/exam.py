@@ -16,6 +16,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing.auditor import exchanges
+from brokertwin.testing.auditor.coverage import uncovered
 from brokertwin.testing.auditor.exchanges import Violation
 from brokertwin.testing.auditor.judge import judge, unfinished
 from brokertwin.testing.auditor.logs import ClusterLogs
@@ -72,7 +73,6 @@ class Verdict(NamedTuple):
         violations: broken promises.
         unfinished: processes that did not finish in time, in words; no broken promise.
         hits: number of injected faults.
-        requests: number of requests.
         fenced: number of clients that received an error for an old epoch.
         gave_up: processes that exited with an error, and its text.
         read: number of records of each reader.
@@ -136,23 +136,19 @@ class Exam(NamedTuple):
             )
             hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
         seen = exchanges.seen(evidence.exchanges)
-        fenced = exchanges.fenced_count(seen)
-        read = processes.read_counts()
-        uncovered = [f"{name} has read no record" for name, count in read.items() if not count]
-        if ZOMBIE in evidence.roles and not fenced:
-            uncovered.append("the zombie had ended before its successor began: raise --count")
+        missing = [*uncovered(evidence, names)]
         if faults and not hits:
-            uncovered.append("no request for the faults of this plan")
+            missing.append("no request for the faults of this plan")
         return Verdict(
             judge(evidence),
             unfinished(evidence),
             hits,
             len(seen),
-            fenced,
+            exchanges.fenced_count(seen),
             processes.gave_up,
-            read,
+            processes.read_counts(),
             exchanges.generation_count(seen),
-            uncovered,
+            missing,
         )
 
     def _work(

@@ -82,7 +82,7 @@ def commits_back(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
         for place, committed_offset in _accepted(each):
             body = each.request
             generation = body["generationIdOrMemberEpoch"]
-            key = (body["groupId"], body["memberId"], generation, *place)
+            key = (body["groupId"], each.client, body["memberId"], generation, *place)
             offset, end = newest.get(key, (-1, each.end))
             if committed_offset < offset and end <= each.time:
                 yield Violation(
@@ -101,6 +101,14 @@ def committed(exchanges: Iterable[SeenExchange]) -> dict[int, int]:
         for (_, number), offset in _accepted(each):
             offsets[number] = max(offsets.get(number, -1), offset)
     return offsets
+
+
+def commit_counts(exchanges: Iterable[SeenExchange]) -> str:
+    """Return how many commits were sent and refused, and the last error, in words."""
+    sent = [bodies.errors(each.response) for each in exchanges if each.api == "OFFSET_COMMIT"]
+    refused = [codes[-1] for codes in sent if codes]
+    last = f", last with {refused[-1]} {error_name(refused[-1])}" if refused else ""
+    return f"{len(sent)} OFFSET_COMMIT sent, {len(refused)} refused{last}"
 
 
 def _accepted(each: SeenExchange) -> Iterator[tuple[tuple[str, int], int]]:

@@ -118,18 +118,18 @@ def _reading(
     ends = exchanges.committed(seen)
     missing = []
     for at, log in evidence.committed.items():
-        for offset, name in log:
-            if name in audit.read_by[READ]:
-                continue
-            if offset < ends.get(at.partition, -1):
-                text = f"{name} at {offset} of partition {at.partition} was not read"
-                yield Violation("commits", f"{text}, but {ends[at.partition]} is committed")
-            else:
-                missing.append(name)
+        unread = [(offset, name) for offset, name in log if name not in audit.read_by[READ]]
+        end = ends.get(at.partition, -1)
+        passed = [f"{name} at {offset}" for offset, name in unread if offset < end]
+        missing += [name for offset, name in unread if offset >= end]
+        if passed:
+            text = f"{some_records(passed)} of partition {at.partition} were not read"
+            yield Violation("commits", f"{text}, but {end} is committed")
     if missing:
         yield Violation("progress", f"{some_records(missing)} are visible, but were not read")
     if audit.read_by[READ] and not ends:
-        yield Violation("commits", "members have read records, but committed no offset")
+        text = "members have read records, but committed no offset"
+        yield Violation("commits", f"{text}: {exchanges.commit_counts(seen)}")
 
 
 def _processing(evidence: RunEvidence) -> Iterator[Violation]:

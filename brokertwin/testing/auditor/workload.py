@@ -192,7 +192,6 @@ class RunEvidence(msgspec.Struct, kw_only=True):
     """All that is known about a run.
 
     Attributes:
-        topic: name of the topic.
         count: as given for the run (`--count`).
         roles: processes that were started.
         statements: process name to its lines, in order.

@@ -32,7 +32,6 @@ class ExamOptions(NamedTuple):
         patience: factor for all time limits.
         notes: version notes that explain deviations.
         prefix: prefix of all names that the exam creates.
-        rights: rights of the user.
         is_read_only: play only scenarios that change nothing.
     """
 

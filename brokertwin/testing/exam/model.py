@@ -89,7 +89,6 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step of a scenario.
 
     Attributes:
-        do: the action.
         label: description in reports; only steps with a label are compared.
         on: name of the connection; empty: the default connection.
         client: name of the client id of a connection, without the prefix; empty: `exam`.
@@ -161,7 +160,6 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         is_alone: no other scenario runs at the same time: for restarts, and where a broker verifies
             transactions. It sends the verifications of several producers together, and their errors
             are those for the version of the first one's request (120 or 48).
-        limit_s: time limit.
     """
 
     name: str
@@ -204,7 +202,6 @@ class ExamSubject(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: the name of its file.
-        title: for reports.
         kafka: the version that the goldens were recorded with.
         scenarios: in order.
     """

@@ -61,7 +61,6 @@ class Played(NamedTuple):
         observations: results of the labelled steps, in order.
         exchanges: request of each observation; None for bytes and connections.
         ended: why the scenario stopped before its last step; None if it did not.
-        elapsed_s: duration.
         refused: the first preparation that Kafka accepts and the broker refused, with its error.
         refused_at: number of observations before it.
     """
@@ -320,9 +319,10 @@ class Player:
 
     def _topic(self, step: Step) -> None:
         name = self._world.name(step.name)
-        if "CreateTopics" in self._site.claims:
+        can_create = "CreateTopics" in self._site.claims
+        if can_create:
             self._create(step, name)
-        wanted = {"topics": [{"name": name}], "allowAutoTopicCreation": True}
+        wanted = {"topics": [{"name": name}], "allowAutoTopicCreation": not can_create}
         while True:
             (topic,) = self._setup_call("Metadata", 12, wanted)["topics"]
             led = [each for each in topic["partitions"] if each["leaderId"] >= 0]

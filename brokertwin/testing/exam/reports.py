@@ -77,8 +77,6 @@ class Report(msgspec.Struct, frozen=True):
         broker: address of the examined broker.
         kafka: version of Kafka that the golden responses are from.
         scores: scores by subject.
-        results: results of all scenarios.
-        elapsed_s: duration.
         apis: versions of APIs that the broker announces.
     """
 
@@ -199,9 +197,7 @@ def baseline(data: bytes) -> set[Key]:
 def as_junit(report: Report, baseline: set[Key]) -> bytes:
     """Return the report as JUnit XML: a suite for each subject, a case for each scenario.
 
-    Args:
-        report: the report.
-        baseline: known deviations, which do not fail a case.
+    `baseline`: known deviations, which do not fail a case.
     """
     root = ElementTree.Element("testsuites", name="brokertwin exam")
     for score in report.scores:
@@ -242,9 +238,7 @@ LEVELS = {
 def as_sarif(report: Report, baseline: set[Key]) -> bytes:
     """Return the deviations as SARIF 2.1.0: a rule for each scenario, a result for each deviation.
 
-    Args:
-        report: the report.
-        baseline: known deviations, with the baseline state `unchanged`.
+    `baseline`: known deviations, with the baseline state `unchanged`.
     """
     deviating = [each for each in report.results if each.unexplained]
     rules = [

@@ -36,8 +36,6 @@ class Site(NamedTuple):
         claims: API names to the first and the last claimed version.
         features: finalized feature levels.
         settings: broker settings that scenarios depend on.
-        topics: names of all topics.
-        groups: names of all groups.
         security: TLS and SASL of all connections.
         restart: restarts the home broker and waits until it responds; None: not possible.
     """

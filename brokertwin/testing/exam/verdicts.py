@@ -40,8 +40,6 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
         path: of the field, like `topics[a].partitions[0].errorCode`.
         expected: value in the golden response.
         got: value in the response of the examined broker.
-        severity: severity of the deviation.
-        api: API of the request.
         version: version of the API.
         request: the request's body, with bytes as text.
         note: the version note that explains it.
@@ -85,7 +83,6 @@ class VersionNote(msgspec.Struct, frozen=True):
 
     Attributes:
         versions: versions of Kafka, like `3.9.1`.
-        scenarios: names of scenarios.
         note: one sentence.
         paths: the last names of deviating fields, or `ENDED`; empty: any.
     """

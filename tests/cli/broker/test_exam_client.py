@@ -42,6 +42,9 @@ def test_a_promise_that_is_broken_without_faults_needs_no_plan(tmp_path: Path) -
     assert found.exit_code == 1
     assert "broken: records: producer-0 was acknowledged" in found.output
     assert list(tmp_path.iterdir()) == []
+    many = run("--count", "7", "--", sys.executable, "-c", LIAR)
+    assert many.output.count("broken: records: producer-") == 5
+    assert "broken: records: 2 more" in many.output
 
 
 def test_a_client_that_does_not_finish_ends_with_3(tmp_path: Path) -> None:

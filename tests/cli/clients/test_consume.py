@@ -130,9 +130,9 @@ def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
 def test_consume_needs_either_topics_or_a_pattern() -> None:
     for topics, include in ((None, None), (["orders"], ".*")):
         with pytest.raises(UserError, match="needs either topics or --include"):
-            consume._check_wanted(topics, include, consume.ConsumeProtocol.CLASSIC)
+            consume._check_wanted(topics, include, "classic")
     with pytest.raises(UserError, match=re.escape("Invalid regular expression 'orders('")):
-        consume._check_wanted(None, "orders(", consume.ConsumeProtocol.CLASSIC)
+        consume._check_wanted(None, "orders(", "classic")
 
 
 def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str) -> None:

@@ -178,7 +178,7 @@ def test_a_producer_with_the_same_id_fences_the_previous_one(bootstrap: str, lev
         begun(before, topic, "lost")
         before.flush(PATIENCE_MS)
         after.init_transactions(PATIENCE_MS)
-        with pytest.raises(TransactionError, match="FATAL_ERROR: PRODUCER_FENCED"):
+        with pytest.raises(TransactionError, match="FATAL_ERROR: 90 PRODUCER_FENCED"):
             before.commit_transaction(PATIENCE_MS)
         begun(after, topic, "kept")
         after.commit_transaction(PATIENCE_MS)
@@ -194,7 +194,7 @@ def test_a_producer_aborts_after_a_rejected_record_and_continues(
     with Producer(bootstrap, ProducerConfig(transactional_id=topic)) as producer:
         producer.init_transactions(PATIENCE_MS)
         begun(producer, topic, "small", "large" * 1_000)
-        with pytest.raises(TransactionError, match="ABORTABLE_ERROR: MESSAGE_TOO_LARGE"):
+        with pytest.raises(TransactionError, match="ABORTABLE_ERROR: 10 MESSAGE_TOO_LARGE"):
             producer.commit_transaction(PATIENCE_MS)
         producer.abort_transaction(PATIENCE_MS)
         begun(producer, topic, "again", "and again")
@@ -216,7 +216,7 @@ def test_a_timed_out_transaction_fences_only_before_kip_890(bootstrap: str, leve
         turn_until(producer, lambda: of(producer).state is State.ABORTABLE_ERROR)
         assert of(producer).error is Error.INVALID_PRODUCER_EPOCH
         if level == 1:
-            with pytest.raises(TransactionError, match="FATAL_ERROR: PRODUCER_FENCED"):
+            with pytest.raises(TransactionError, match="FATAL_ERROR: 90 PRODUCER_FENCED"):
                 producer.abort_transaction(PATIENCE_MS)
             return
         producer.abort_transaction(PATIENCE_MS)
@@ -235,7 +235,7 @@ def test_a_late_commit_is_fatal(bootstrap: str, level: int) -> None:
         begun(producer, topic, "lost")
         producer.flush(PATIENCE_MS)
         wait_until(partial(is_aborted, bootstrap, topic), "its time is over")
-        why = "INVALID_TXN_STATE" if level == 2 else "PRODUCER_FENCED"
+        why = "48 INVALID_TXN_STATE" if level == 2 else "90 PRODUCER_FENCED"
         with pytest.raises(TransactionError, match=f"FATAL_ERROR: {why}"):
             producer.commit_transaction(PATIENCE_MS)
 

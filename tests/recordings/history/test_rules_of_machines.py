@@ -33,7 +33,14 @@ from brokertwin.recordings.history.shares import ARCHIVED, DELIVERY_LIMIT, SHARE
 from brokertwin.recordings.history.stable_offsets import HELD_MS
 from brokertwin.state.share.share_partition import REJECT, RELEASE
 from tests.support.share_exchanges import Shares
-from tests.support.synthetic_recording import GROUP, START, TOOK_MS, TOPIC, SyntheticRecording
+from tests.support.synthetic_recording import (
+    GROUP,
+    PRODUCER,
+    START,
+    TOOK_MS,
+    TOPIC,
+    SyntheticRecording,
+)
 
 # Clients
 
@@ -103,6 +110,30 @@ def test_a_produce_without_headers_has_no_epoch_that_its_client_asked_for_later(
     recording = SyntheticRecording()
     recording.init("a", 0, at=10, end=20)
     recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived, end=30)
+    (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
+    assert fenced.epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("given", "arrived", "epoch"),
+    [(20_000, 30_001, -1), (10_000, 30_001, -1), (20_000, 30_100, 1), (30_002, 30_020, 1)],
+    ids=["behind the last", "behind both", "when the connection was idle", "after the response"],
+)
+def test_a_produce_that_waited_for_its_connection_may_be_older_than_an_epoch(
+    given: int, arrived: int, epoch: int
+) -> None:
+    """Its client may have gone on over another connection, where it got the epoch."""
+    recording = SyntheticRecording()
+    recording.init("a", 0, at=0)
+    recording.commit(1, api="TXN_OFFSET_COMMIT", at=1_000, end=15_000)
+    recording.commit(1, api="TXN_OFFSET_COMMIT", at=15_000, end=30_000)
+    recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived)
+    for number in (1, 2, 3):
+        each = recording.exchanges[number]
+        recording.exchanges[number] = msgspec.structs.replace(each, connection="old", broker=2)
+    request = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
+    response = {"errorCode": 0, "producerId": PRODUCER, "producerEpoch": 1}
+    recording.add("a", "END_TXN", request | {"committed": False}, response, at=given)
     (fenced,) = History(recording.exchanges).found(PRODUCERS, ProducerFenced)
     assert fenced.epoch == epoch
 

@@ -32,7 +32,6 @@ class Client:
     """A producer's own view.
 
     Attributes:
-        name: its transactional id.
         version: its transaction version.
         holder: its producer id and epoch; None if it has none or is fenced.
         added: partitions of its transaction (version 1).

@@ -50,6 +50,12 @@ def test_commits_of_other_generations_refused_and_overlapping_ones_are_not_compa
     assert list(exchanges.commits_back([commit(0, 4), commit(2, 3)])) == []
 
 
+def test_commits_of_two_clients_without_a_group_member_are_not_compared() -> None:
+    first, second = (commit(time, offset, -1, member="") for time, offset in ((0, 4), (10, 3)))
+    assert list(exchanges.commits_back([first, second._replace(client="b")])) == []
+    assert len(list(exchanges.commits_back([first, second]))) == 1
+
+
 def test_the_greatest_accepted_commit_of_each_partition_is_found() -> None:
     refused = commit(20, 9, error=Error.ILLEGAL_GENERATION)
     assert exchanges.committed([commit(0, 4), commit(10, 3, generation=2), refused]) == {0: 4}

@@ -192,6 +192,10 @@ def commit_nothing(run: RunEvidence) -> None:
     run.exchanges[0]["response"]["topics"][0]["partitions"][0]["errorCode"] = 25
 
 
+def send_no_commit(run: RunEvidence) -> None:
+    run.exchanges.clear()
+
+
 def read_an_unknown_record(run: RunEvidence) -> None:
     run.statements[MEMBERS[0].name].append(Statement("read", ("0", "50", "stranger")))
 
@@ -205,13 +209,18 @@ def read_an_unknown_record(run: RunEvidence) -> None:
         (hide_a_part_of_a_transaction, "records", "transaction zombie-0 was committed"),
         (show_an_aborted_record, "records", "zombie-2-0 was read by read_committed"),
         (read_an_unknown_record, "records", "stranger was read, but no process sent it"),
-        (skip_a_record, "commits", "producer-0 at 0 of partition 0 was not read, but"),
+        (skip_a_record, "commits", "(producer-0 at 0) of partition 0 were not read, but"),
         (
             let_a_share_group_read_in_place_of_a_member,
             "commits",
-            "producer-0 at 0 of partition 0 was not read, but",
+            "(producer-0 at 0) of partition 0 were not read, but",
         ),
-        (commit_nothing, "commits", "members have read records, but committed no offset"),
+        (
+            commit_nothing,
+            "commits",
+            "no offset: 1 OFFSET_COMMIT sent, 1 refused, last with 25 UNKNOWN",
+        ),
+        (send_no_commit, "commits", "no offset: 0 OFFSET_COMMIT sent, 0 refused"),
         (go_back, "commits", "member-1 commits 3 of exam-0 after"),
         (assign_twice, "owners", "exam-0 is assigned to m and n in generation 1"),
         (go_on_after_fencing, "fencing", "zombie sends END_TXN 10000 ms after 90"),

@@ -1,7 +1,7 @@
-"""Members of a share group for `brokertwin consume --protocol share`.
+"""Members of a share group that acknowledge each record after their caller has printed it.
 
-A record is acknowledged when it is printed, and the next fetch follows after all are printed. If
-the command ends first, records that were not printed are released.
+The next fetch follows after all are printed. If the command ends first, records that were not
+printed are released.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ COMMIT_MS = 10_000
 
 
 class ShareMember(ShareConsumer):
-    """A member, driven by `Reading`; another thread may call `printed`."""
+    """A member; another thread may call `printed`."""
 
     def __init__(
         self,
