@@ -97,7 +97,10 @@ def stages(batches: list[list[Line]]) -> dict[str, float]:
         ]
         times.append(time.process_time())
         routed = defaultdict(list)
-        for _, kind, name, value in operator.route(read, facts.read(), lambda _: None):
+        unrouted = [row for row in read if row[1] == operator.UNROUTED]
+        settled = [row for row in read if row[1] != operator.UNROUTED]
+        rest = operator.route(unrouted, facts.read(), lambda _: None)
+        for _, kind, name, value in (*settled, *rest):
             routed[EntityKey(kind, name)].append(value)
         times.append(time.process_time())
         bucket.handle(CLUSTER, routed, facts.read(), now)

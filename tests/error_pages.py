@@ -57,13 +57,13 @@ def _entries() -> Iterator[TimelineEntry]:
         )
         yield from (each for each in PartitionTimeline(watched, key).story() if each.refused)
     for path in CAPTURES:
-        exchanges = recording.read([path]).exchanges
+        whole = recording.read([path])
         tried: dict[int, int] = {}
-        for exchange in exchanges:
+        for exchange in whole.exchanges:
             codes = [code for code in set(errors(exchange.response)) if tried.get(code, 0) < TRIED]
             tried |= {code: tried.get(code, 0) + 1 for code in codes}
             if codes:
-                yield from explained(exchanges, exchange.id)
+                yield from explained(whole, exchange.id)
 
 
 def main() -> None:

@@ -531,7 +531,7 @@ class BrokerConnection(asyncio.Protocol):
         else:
             errors = count(api_key, body, took_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
-            self._context.denials.look(request, body)
+            self._context.denials.look(request, body, outcome.injected)
         if outcome.closes_connection:
             raise ClosedError(
                 f"a request without a response: {request.header.request_api_key_name}"

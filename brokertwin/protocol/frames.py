@@ -78,6 +78,15 @@ def api_key_of(frame: bytes) -> int:
     return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
 
 
+def client_id_of(frame: bytes) -> str | None:
+    """Return the client id in a request header of version 1; None if it is not legible."""
+    try:
+        client_id: str | None = message_reader("RequestHeader", 1)(frame, 0)[0]["clientId"]
+    except MalformedError:
+        return None
+    return client_id
+
+
 class _Form(NamedTuple):
     """Names and header versions of an API's messages in one version."""
 

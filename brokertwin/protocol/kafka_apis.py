@@ -580,3 +580,8 @@ UNREGISTER_CONTROLLER = _row(94, "UNREGISTER_CONTROLLER", 0, -1, _By.CONTROLLER,
 
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 """Name in the request log (`CREATE_TOPICS`) to API key."""
+
+
+def is_removed(api: str, version: int) -> bool:
+    """Return whether older releases have an API version that Kafka 4 does not have (KIP-896)."""
+    return 0 <= version < api_of_key(API_KEYS.get(api, UNKNOWN.key)).first

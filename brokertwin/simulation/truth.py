@@ -78,11 +78,19 @@ class MemberChanged(Fact, frozen=True, kw_only=True, tag="member"):
 
 
 class GenerationBegan(Fact, frozen=True, kw_only=True, tag="generation"):
-    """A generation, or a group epoch of KIP-848; `members` are those at its begin."""
+    """A generation, or a group epoch of KIP-848.
+
+    Attributes:
+        group: the group id.
+        number: of the generation.
+        members: those at its begin.
+        broker: the coordinator; -1 if unknown.
+    """
 
     group: str
     number: int
     members: tuple[str, ...]
+    broker: int = -1
 
 
 class OffsetStored(Fact, frozen=True, kw_only=True, tag="offset"):
@@ -284,6 +292,7 @@ class Truth:
                         group=name,
                         number=group.generation,
                         members=tuple(group.members),
+                        broker=group.broker,
                         **self._cause(event.id),
                     )
                 )

@@ -264,7 +264,7 @@ class FaultyEngine(LocalEngine):
             lost.set_exception(NoResponseError(str(injection)))
             return lost
         if plan.forwarded is None:
-            return self._respond(request, plan.respond(None))
+            return self._respond(request, plan.respond(None), injection)
         if injection.effect is Effect.DUPLICATE:
             super().submit(request._replace(body=self._copied(to_struct(request, document.body))))
         decided = super().submit(request._replace(body=to_struct(request, plan.forwarded)))
@@ -311,11 +311,13 @@ class FaultyEngine(LocalEngine):
             identity = ("topicId", partition.topic_id) if by_id else ("topic", partition.topic)
             yield RequestedFetchPartition(name, identity, partition.partition)
 
-    def _respond(self, request: EdgeRequest, body: Body | None) -> _Future:
+    def _respond(
+        self, request: EdgeRequest, body: Body | None, injection: InjectedFaults
+    ) -> _Future:
         """Return a response; without one the connection is closed."""
         future = self._future()
         response = None if body is None else refusals.to_struct(request.api_key, body)
-        future.set_result(EngineResponse(response, None, closes_connection=body is None))
+        future.set_result(EngineResponse(response, None, body is None, injected=injection.error))
         return future
 
     def _future(self) -> _Future:
@@ -352,7 +354,8 @@ def _planned(
         return outcome._replace(closes_connection=is_failed and outcome.error is None)
     response = plan.respond(outcome.document(request.version))
     if response is not None:
-        return outcome._replace(response=refusals.to_struct(request.api_key, response))
+        made = refusals.to_struct(request.api_key, response)
+        return outcome._replace(response=made, injected=injection.error)
     return outcome._replace(response=None)
 
 

@@ -23,9 +23,9 @@
 
 The age of a producer is that of its last batch, by the timestamps in the batch. The age of a
 transactional id is the time since its last write. Checks are due at every multiple of their
-interval since 1970. They run at their own time, before the next event. No timer wakes a cell for a
-check. If a cell without events has missed several checks, only the last one runs. Which one that is
-depends on the cell's events, so the times of tombstones differ between cells.
+interval since 1970. They run at their own time, before the next event. A gateway ticks for a check,
+a job does not. If a cell without events has missed several checks, only the last one runs. Which
+one that is depends on the cell's events, so the times of tombstones differ between cells.
 
 A producer is known until a check drops it, like in Kafka. A check of its age in between would leave
 producers of old timestamps (a backfill, a mirror) without protection against duplicates.

@@ -12,6 +12,7 @@ import msgspec
 
 from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.finders import FINDERS
+from brokertwin.recordings.audit.undecoded import Undecoded
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.findings import Finding, Incident, Severity
 
@@ -31,6 +32,9 @@ class FoundOnly:
 
     incidents: Sequence[Incident] = ()
     """An entity does not see the others that an incident is made of."""
+
+    undecoded = Undecoded()
+    """No entity takes requests without a body."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         newest = {each.id: each for each in findings}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -30,8 +30,10 @@ from brokertwin.streaming.live.reading import HalfExchange, ReadExchange, TopicL
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from pyspark.sql.streaming.state import GroupState
 
+    Batches = Iterable[pa.RecordBatch]
     Frames = Iterable[pd.DataFrame]
 
 LINE_COLUMNS = ("source", "offset", "value", "cluster", "broker")
@@ -46,7 +48,7 @@ UNROUTED = ""
 
 FINDINGS, EXCHANGES = "findings", "exchanges"
 ROWS_MAX = 5_000
-"""Maximum number of rows of a frame."""
+"""Maximum number of rows of a record batch."""
 
 PACKED_MAX = 50_000
 """Maximum number of parts of exchanges that wait in a task to be packed."""
@@ -89,29 +91,30 @@ class LiveFunctions:
     def _facts(self) -> FactStore:
         return fact_topic(self.client, self.fact_topic)
 
-    def read(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
+    def read(self, batches: "Batches") -> "Iterator[pa.RecordBatch]":
         """Stage 1: rows of topics to the parts that entities use; writes new facts."""
         by_partition: dict[str, list[TopicLine]] = defaultdict(list)
         times = [0]
-        for frame in frames:
-            columns = (frame[name].tolist() for name in LINE_COLUMNS)
-            for source, offset, value, cluster, broker in zip(*columns, strict=True):
+        for batch in batches:
+            for source, offset, value, cluster, broker in _rows(batch.select(LINE_COLUMNS)):
                 number = int(broker) if broker else None
                 by_partition[source].append(TopicLine(source, offset, value, cluster, number))
-            times += frame["now"].tolist()
+            times += batch.column("now").to_pylist()
         now = max(times)
         for lines in by_partition.values():
             lines.sort(key=lambda each: each.offset)
-            yield from _frames(ROUTED_SCHEMA, read(lines, now, self._facts, self.zone, self.count))
+            yield from _batches(read(lines, now, self._facts, self.zone, self.count))
 
-    def route(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
+    def route(self, batches: "Batches") -> "Iterator[pa.RecordBatch]":
         """Stage 2: the same for exchanges that had to wait for facts of the micro-batch."""
-        rows = (
-            row
-            for frame in frames
-            for row in zip(*(frame[name].tolist() for name in ROUTED_COLUMNS), strict=True)
-        )
-        yield from _frames(ROUTED_SCHEMA, route(rows, self._facts.read(), self.count))
+        import pyarrow.compute as pc
+
+        unrouted: list[RoutedRow] = []
+        for batch in batches:
+            is_unrouted = pc.equal(batch.column("kind"), UNROUTED)
+            yield batch.filter(pc.invert(is_unrouted))
+            unrouted += _rows(batch.filter(is_unrouted))
+        yield from _batches(route(unrouted, self._facts.read(), self.count))
 
     def entity(
         self, key: tuple[Any, ...], frames: "Frames", state: "GroupState"
@@ -135,7 +138,7 @@ class LiveFunctions:
             state.update(tables.state_of(handled.stored, handled.row))
             state.setTimeoutDuration(handled.alarm_ms)
         self.count(handled.counts)
-        yield from _frames(OUTPUT_SCHEMA, handled.outputs)
+        yield from _frames(handled.outputs)
 
     def bucket(
         self, key: tuple[Any, ...], frames: "Frames", state: "GroupState"
@@ -156,7 +159,7 @@ class LiveFunctions:
         else:
             state.remove()
         self.count(bucket.counts)
-        yield from _frames(OUTPUT_SCHEMA, outputs)
+        yield from _frames(outputs)
 
 
 @contextmanager
@@ -218,23 +221,17 @@ def _read(
 def route(
     rows: Iterable[RoutedRow], facts: Mapping[str, ClusterFacts], count: Count
 ) -> Iterator[RoutedRow]:
-    """Route the exchanges that are `UNROUTED`, and yield other rows unchanged.
+    """Route exchanges that are `UNROUTED`; yield rows of `ROUTED_SCHEMA`.
 
     Args:
         rows: of `ROUTED_SCHEMA`.
         facts: by cluster.
         count: called with the number of exchanges `without_entity`.
     """
-    waiting = []
-    for row in rows:
-        if row[1] == UNROUTED:
-            waiting.append(row)
-        else:
-            yield row
     with _uncollected():
         parts = (
             part
-            for cluster, _, _, value in waiting
+            for cluster, _, _, value in rows
             for part in _parts_of(
                 cluster,
                 _exchanges_decoder.decode(value),
@@ -446,15 +443,21 @@ _arrivals_decoder = msgspec.msgpack.Decoder(list[EntityArrival])
 _bucket_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, bytes, int]])
 
 
-def _frames(schema: str, rows: Iterable[tuple[Any, ...]]) -> "Iterator[pd.DataFrame]":
+def _rows(batch: "pa.RecordBatch") -> Iterator[Any]:
+    return zip(*(each.to_pylist() for each in batch.columns), strict=True)
+
+
+def _batches(rows: Iterator[RoutedRow]) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    types = [pa.string(), pa.string(), pa.string(), pa.binary()]
+    while some := list(islice(rows, ROWS_MAX)):
+        columns = list(map(pa.array, zip(*some, strict=True), types))
+        yield pa.RecordBatch.from_arrays(columns, ROUTED_COLUMNS)
+
+
+def _frames(rows: Sequence[OutputRow]) -> "Iterator[pd.DataFrame]":
     import pandas as pd
 
-    names = [column.split()[0] for column in schema.split(", ")]
-    kept: list[tuple[Any, ...]] = []
-    for row in rows:
-        kept.append(row)
-        if len(kept) >= ROWS_MAX:
-            yield pd.DataFrame(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))
-            kept = []
-    if kept:
-        yield pd.DataFrame(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))
+    if rows:
+        yield pd.DataFrame(rows, columns=OutputRow._fields)

@@ -14,7 +14,7 @@ from brokertwin.streaming.live.operator import LiveFunctions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -135,18 +135,18 @@ def routed(query: LiveQuery, read: "DataFrame", functions: LiveFunctions) -> "Da
 
     The shuffle lets no task route the rest before all facts of the micro-batch are written.
     """
-    parts = read.mapInPandas(_of(functions, "read"), operator.ROUTED_SCHEMA)
+    parts = read.mapInArrow(_of(functions, "read"), operator.ROUTED_SCHEMA)
     shuffled = parts.repartition(query.shuffle_partitions, "cluster", "id")
-    return shuffled.mapInPandas(_of(functions, "route"), operator.ROUTED_SCHEMA)
+    return shuffled.mapInArrow(_of(functions, "route"), operator.ROUTED_SCHEMA)
 
 
 def _of(
     functions: LiveFunctions, name: str
-) -> "Callable[[Iterable[pd.DataFrame]], Iterator[pd.DataFrame]]":
+) -> "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
     """A plain function for Spark, which does not take methods of dataclasses."""
 
-    def call(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
-        yield from getattr(functions, name)(frames)
+    def call(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        yield from getattr(functions, name)(batches)
 
     return call
 

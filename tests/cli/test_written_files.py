@@ -1,6 +1,7 @@
 """Commands never replace a file without --force, and never leave half of one."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from brokertwin.cli.files import check_new, writing
 from brokertwin.errors import UserError
 from brokertwin.gateway.capture.sinks import FileSink
 from brokertwin.gateway.engine.disk import Disk
+from brokertwin.testing import KafkaBroker
 from tests.support.console import brokertwin
 from tests.support.sources import ROOT
 
@@ -33,6 +35,7 @@ WRITING = [
     ("explore", "torn-transaction-v1", "--svg", "FILE"),
     ("demo", "--svg", "FILE"),
 ]
+EXAM_FILES = ("out", "junit", "html", "sarif", "card")
 IN_FOLDERS = [
     ("simulate", "--seed", 1, "--logs", "FOLDER"),
     ("state", "--checkpoint-files", "FOLDER"),
@@ -61,6 +64,56 @@ def test_a_folder_with_files_needs_force(words: tuple[object, ...], tmp_path: Pa
     (tmp_path / "FOLDER" / "kept").touch()
     done = brokertwin(*words, cwd=tmp_path)
     assert (done.returncode, "FOLDER exists and is not empty" in done.stderr) == (2, True)
+
+
+FAILING = [
+    ("offsets", "export", "missing", "--out", "FILE"),
+    ("offsets", "export", "missing", "--parquet", "FILE"),
+    ("page", "missing", "-o", "FILE"),
+    ("ingest", "missing", "--out", "FILE"),
+    ("ingest", "missing", "--out", "/dev/null", "--dead-letters", "FILE"),
+    ("replication", "missing", "--plot", "FILE"),
+    ("query", "from groups", "missing", "--parquet", "FILE"),
+    ("query", "from missing", LOG, "--parquet", "FILE"),
+    ("replay", "missing", "--out", "FILE"),
+    ("replay", "records", "--out", "FILE", "missing"),
+    ("audit", "missing", "--html", "FILE"),
+    *(("exam", "localhost:1", f"--{kind}", "FILE") for kind in EXAM_FILES),
+    ("explore", "missing", "--svg", "FILE"),
+    ("capture", "localhost:1", "--out", "FILE"),
+    ("capture", "BROKER", "--listen", "BUSY", "--out", "FILE"),
+    ("capture", "BROKER", "--listen-config", "missing", "--out", "FILE"),
+    ("proxy", "localhost:1", "--control-listen", 0, "--out", "FILE"),
+    ("proxy", "BROKER", "--listen", "BUSY", "--control-listen", 0, "--out", "FILE"),
+    ("proxy", "BROKER", "--listen", "localhost:0", "--control-listen", "BUSY", "--out", "FILE"),
+    ("proxy", "BROKER", "--faults", "missing", "--out", "FILE"),
+]
+"""Commands that fail at once: for want of an input, a broker or a port."""
+
+
+@pytest.mark.parametrize("words", FAILING, ids=lambda words: " ".join(map(str, words)))
+def test_a_command_that_cannot_start_neither_empties_nor_creates_a_file(
+    words: tuple[object, ...], tmp_path: Path, kafka_broker: KafkaBroker
+) -> None:
+    with socket.create_server(("localhost", 0)) as busy:
+        port = busy.getsockname()[1]
+        places = {"BROKER": kafka_broker.bootstrap, "BUSY": f"localhost:{port}"}
+        given = [places.get(str(word), word) for word in words]
+        done = brokertwin(*given, cwd=tmp_path)
+        assert (done.returncode, list(tmp_path.iterdir())) == (2, []), done.stderr
+        kept = {name: f"a former {name}" for name in ("FILE", "FILE.properties")}
+        for name, text in kept.items():
+            (tmp_path / name).write_text(text)
+        done = brokertwin(*given, "--force", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "exists" not in done.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == kept
+
+
+def test_settings_beside_another_recording_need_force_too(tmp_path: Path) -> None:
+    (tmp_path / "FILE.properties").write_text("kept")
+    done = brokertwin("capture", "localhost:1", "--out", "FILE", cwd=tmp_path)
+    assert (done.returncode, "FILE.properties exists" in done.stderr) == (2, True)
 
 
 FULL = Path("/dev/full")
@@ -127,6 +180,7 @@ def test_a_failure_leaves_the_former_file(tmp_path: Path) -> None:
 
 def test_captures_journals_and_batches_are_for_their_owner_only(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "capture")
+    sink.open()
     sink.close()
     Disk().open(tmp_path / "journal", "a+b").close()
     brokertwin("ingest", LOG, "--out", tmp_path / "ingested")

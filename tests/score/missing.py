@@ -37,13 +37,14 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
         match fact:
             case MemberChanged(change="expired"):
                 is_shown = _is_classic(fact) and not _is_replaced(truth, fact)
-                is_shown = is_shown and not _is_back(truth, fact)
+                is_shown = is_shown and not _is_back(truth, fact) and not _has_moved(truth, fact)
                 if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     yield Expected("member expired", f"{fact.group} {fact.member}", _of_gone(fact))
-            case MemberChanged(change="left", is_refused=False):
+            case MemberChanged(change="left", is_refused=False) if _is_logged(truth, fact, lines):
                 yield Expected("member left", f"{fact.group} {fact.member}", _of_left(fact))
             case MemberChanged(change="joined"):
-                is_shown = not (fact.instance and _is_restart(truth, fact))
+                is_doubtful = _is_restart(truth, fact) or _has_moved(truth, fact)
+                is_shown = not (fact.instance and is_doubtful)
                 if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     what = f"{fact.group} {fact.member}"
                     yield Expected("member joined", what, _of_joined(fact))
@@ -81,6 +82,26 @@ def _is_back(truth: KnownTruth, fact: MemberChanged) -> bool:
     """Whether another coordinator took over the group with a member that had gone before."""
     own = [each for each in truth.changes[fact.group] if each.member == fact.member]
     return any(each.change == "joined" and not each.request for each in own)
+
+
+def _has_moved(truth: KnownTruth, fact: MemberChanged) -> bool:
+    """Whether the coordinator stopped between two generations.
+
+    Then a member may have left without a response, and its session may have begun anew.
+    """
+    begun = [each for each in truth.generations[fact.group] if each.members]
+    before = next((each for each in reversed(begun) if each.time < fact.time), None)
+    after = next((each for each in begun if each.time >= fact.time), None)
+    if before is None or after is None:
+        return False
+    return truth.is_broker_restarted(before.broker, before.time, after.time)
+
+
+def _is_logged(truth: KnownTruth, fact: MemberChanged, lines: Lines) -> bool:
+    """Whether the LeaveGroup has a line: a broker that stops writes none."""
+    since = fact.time - truth.tolerance_ms
+    texts = (each.text for of in lines.values() for each in of if each.time >= since)
+    return any(fact.api in each and fact.client in each for each in texts)
 
 
 def _has_instance(members: tuple[str, ...], fact: MemberChanged) -> bool:

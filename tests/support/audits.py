@@ -49,7 +49,7 @@ class Unfolded:
     incidents: Sequence[Incident] = ()
 
     def __init__(self, history: History) -> None:
-        self.found = history.unfolded
+        self.found, self.undecoded = history.unfolded, history.undecoded
 
 
 @cache

@@ -1,13 +1,13 @@
 """Settings described and altered, by a cell on the bench and by a real broker alike."""
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.gateways import Client
-from tests.support.goldens import IS_LIVE, TapedConnection, Track
+from tests.support.goldens import IS_LIVE, Tape, TapedConnection, Track
 from tests.support.machine import Bench
 from tests.support.patience import PATIENCE_S
 
@@ -60,6 +60,18 @@ class Recorded(Real):
 
 
 Both = tuple[Recorded, Bench]
+
+
+class World(NamedTuple):
+    """A real broker and a cell, with the same settings and topics."""
+
+    tape: Tape
+    kafka: Address
+    bench: Bench
+
+    def both(self, track: str) -> Both:
+        """Return both sides; the real broker's responses are on a track of this name."""
+        return Recorded(self.kafka, self.tape.track(track)), self.bench
 
 
 def written_properties(broker: EmbeddedKafka) -> dict[str, str]:

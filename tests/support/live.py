@@ -159,8 +159,10 @@ class LiveTopics:
             for row in operator.read(own, self.now, self._facts, UTC, self.counts.update)
         ]
         values: dict[str, dict[EntityKey, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-        routed = operator.route(read, self._facts.read(), self.counts.update)
-        for cluster, kind, name, parts in routed:
+        unrouted = [row for row in read if row[1] == operator.UNROUTED]
+        routed = operator.route(unrouted, self._facts.read(), self.counts.update)
+        settled = [row for row in read if row[1] != operator.UNROUTED]
+        for cluster, kind, name, parts in (*settled, *routed):
             values[cluster][EntityKey(kind, name)].append(parts)
         for (cluster, key), alarm in self._alarms.items():
             if alarm <= self.now:

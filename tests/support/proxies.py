@@ -81,6 +81,7 @@ def capturing(
         proxy = Proxy(listen, real, recorder, tls=tls, limits=limits)
         try:
             await proxy.start()
+            recorder.start()
         except BaseException:
             await recorder.close()
             raise

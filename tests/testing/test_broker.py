@@ -194,6 +194,15 @@ def test_advancing_the_time_shortens_pending_deadlines(kafka_broker: KafkaBroker
         client.receive()  # after 200 ms and not after a minute
 
 
+@pytest.mark.kafka_broker(
+    config={"log.retention.check.interval.ms": 200, "log.initial.task.delay.ms": 0}
+)
+def test_records_expire_without_any_request(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("orders", config={"retention.ms": 300})
+    assert kafka_broker.produce("orders", "old") == 0
+    wait_until(lambda: not kafka_broker.records("orders"), patience_s=60)
+
+
 @pytest.mark.kafka_broker(brokers=2)
 def test_only_the_paused_broker_stops_responding(kafka_broker: KafkaBroker) -> None:
     kafka_broker.pause(broker=2)

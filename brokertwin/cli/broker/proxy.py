@@ -151,6 +151,8 @@ async def _serve(
         if control is not None:
             served_at = served_control(app(faults, documents), OPTION, control, access)
             say(f"control at {stack.enter_context(served_at)}")
+        if recorder is not None:
+            recorder.start()
         host, port = proxy.addresses[ends.broker]
         say(f"listening on {host}:{port}, {counted(len(faults.faults), 'fault')}")
         await ended.wait()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
 
 ConsumeProtocol = Literal["classic", "consumer", "share"]
 Acknowledge = Literal["accept", "release", "reject"]
-Assignor = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+
+
+class Assignor(StrEnum):
+    """Assignors by Kafka's names; typer knows no list of literals."""
+
+    RANGE = "range"
+    ROUND_ROBIN = "roundrobin"
+    STICKY = "sticky"
+    COOPERATIVE_STICKY = "cooperative-sticky"
+
+
 DEFAULT_ASSIGNORS = ("range", "cooperative-sticky")
 Topics = Annotated[
     list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read; or use --include.")

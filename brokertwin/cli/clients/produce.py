@@ -123,14 +123,6 @@ DeliveryTimeoutMs = Annotated[
         "--delivery-timeout-ms", min=1, metavar="MS", help="delivery.timeout.ms; default: 120000."
     ),
 ]
-ResetPid = Annotated[
-    bool | None,
-    typer.Option(
-        "--reset-pid-on-unresolved/--no-reset-pid-on-unresolved",
-        help="After a lost sequence, request a new producer id instead of bumping the epoch, as"
-        " Kafka 2.0 does. Default: only with --era 2.0.",
-    ),
-]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -153,7 +145,6 @@ def command(
     retries: Retries = None,
     request_timeout_ms: RequestTimeoutMs = 30_000,
     delivery_timeout_ms: DeliveryTimeoutMs = None,
-    reset_pid_on_unresolved: ResetPid = None,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
     threads: Threads = None,
@@ -188,7 +179,6 @@ def command(
         "enable_idempotence": idempotence,
         "retries": retries,
         "delivery_timeout_ms": delivery_timeout_ms,
-        "reset_pid_on_unresolved": reset_pid_on_unresolved,
     }
     lines = _lines_of(files or [STANDARD_INPUT])
     messages = (_message(line, key_separator) for line in lines)

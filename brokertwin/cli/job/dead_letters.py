@@ -19,9 +19,6 @@ from brokertwin.wording import counted
 
 app = group()
 
-Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Only those with this reason.")
-]
 Limit = Annotated[
     int, typer.Option("--limit", metavar="N", min=1, help="Only the newest N; newest last.")
 ]
@@ -40,14 +37,11 @@ def dead_letters_command() -> None:
 @with_settings("bootstrap", "kafka_config", "prefix")
 def list_command(
     settings: Settings,
-    reason: Reason = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters: time, position of the event, reason and detail."""
-    letters = [
-        letter for letter in _letters(settings) if reason is None or letter["reason"] == reason
-    ]
+    letters = list(_letters(settings))
     shown = letters[-limit:]
     if as_json:
         for letter in shown:

@@ -50,14 +50,6 @@ Cluster = Annotated[
 Broker = Annotated[
     int | None, typer.Option("--broker", metavar="ID", help="Broker of events that have none.")
 ]
-IdPrefix = Annotated[
-    str,
-    typer.Option(
-        "--id-prefix",
-        metavar="TEXT",
-        help="Prefix of the ids FILE:LINE that events without an id get.",
-    ),
-]
 OrderOption = Annotated[
     Order | None,
     typer.Option(
@@ -120,7 +112,6 @@ def command(
     cluster: Cluster = None,
     broker: Broker = None,
     order: OrderOption = None,
-    id_prefix: IdPrefix = "",
     afresh: Afresh = False,
     wait: Wait = True,
     check: Check = False,
@@ -156,10 +147,10 @@ def command(
     with progress_bars() as bar:
         if is_recording:
             job = Job(settings, client, placements[selected_cluster(placements, cluster)])
-            result = _recording(job, files, id_prefix, broker, tally, bar, wait, check, pack)
+            result = _recording(job, files, broker, tally, bar, wait, check, pack)
         else:
             edge = JobEdge(placements, cluster or only, broker, now_ms)
-            made = _made(edge, files, id_prefix, afresh, tally)
+            made = _made(edge, files, afresh, tally)
             produce(client, settings.prefix, _in_order(made, files, order, bar), tally, pack)
     _show(tally, time.monotonic() - started, as_json, result)
     if tally.refused or (result is not None and not result.is_fine()):
@@ -196,7 +187,6 @@ def _has_responses(files: list[Path]) -> bool:
 def _recording(
     job: Job,
     files: list[Path],
-    id_prefix: str,
     broker: int | None,
     tally: Tally,
     bar: Progress,
@@ -213,7 +203,7 @@ def _recording(
     if STDIN in files:
         raise UserError(FROM_STDIN, STDIN_HINT)
     reading = FileReading(broker, warn=warn)
-    history = recording.read(files, reading).of_clients().with_id_prefix(id_prefix)
+    history = recording.read(files, reading).of_clients()
     for line in history.broken:
         tally.refuse(line.place, "not an exchange", line.reason)
     tally.refused.update({str(Reason.CLUSTERS_OWN): sum(history.left_out.values())})
@@ -243,7 +233,7 @@ def _in_order(
 
 
 def _made(
-    edge: "JobEdge", files: list[Path], id_prefix: str, afresh: bool, tally: Tally
+    edge: "JobEdge", files: list[Path], afresh: bool, tally: Tally
 ) -> Iterator[tuple[str, "Sendable"]]:
     """Yield file and event of each valid line; counts the others."""
     import secrets
@@ -252,8 +242,7 @@ def _made(
     from brokertwin.recordings.replay.recording import has_response
     from brokertwin.state.core.events import Refusal
 
-    if STDIN in files and not id_prefix:
-        id_prefix = f"{secrets.token_hex(4)}/"
+    id_prefix = f"{secrets.token_hex(4)}/" if STDIN in files else ""
     for line in read_lines(files):
         if not afresh and line.file == "stdin" and has_response(line.text):
             raise UserError(FROM_STDIN, STDIN_HINT)

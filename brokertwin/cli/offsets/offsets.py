@@ -298,9 +298,15 @@ def history(
     partition at that time. It is unknown if the cluster has compacted those rows away.
     """
     directions = _directions(only or ())
+    commits = list(_source(source, kafka_config).moves(groups=[group_id]))
+    if not commits:
+        raise UserError(
+            f"{source} has no commits of group {group_id}.",
+            f"List its groups with: brokertwin offsets show {source}",
+        )
     moves = [
         move
-        for move in _source(source, kafka_config).moves(groups=[group_id])
+        for move in commits
         if (topic is None or move.key.topic == topic) and move.direction in directions
     ]
     if as_json:
@@ -308,7 +314,7 @@ def history(
             show_json(_document(move))
         return
     if not moves:
-        say(f"{source} has no such commit of group {group_id}; `offsets show` lists all groups")
+        say(f"{source} has no such commits of group {group_id}")
         return
     rows = [
         (_time_of(move), f"{move.key.topic}-{move.key.partition}", *_fields(move)) for move in moves

@@ -19,6 +19,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.recordings.audit.finding import AuditFinding
+    from brokertwin.recordings.audit.undecoded import Undecoded
     from brokertwin.recordings.history.exchange import KnownFacts
     from brokertwin.recordings.replay.recording import Broken
 
@@ -119,12 +120,14 @@ def command(
     check_new(html, force)
     if html is not None:
         history, broken = page.read(where, broker_config)
-        found = findings(history)
+        found, undecoded = findings(history), history.undecoded
     else:
-        found, broken = _passed(where, broker_config, jobs or _jobs_for(where.files))
+        found, broken, undecoded = _passed(where, broker_config, jobs or _jobs_for(where.files))
     notes = [f"Could not read {counted(len(broken), 'line')}."] if broken else []
     for line in broken[:LINES_SHOWN]:
         warn(f"{line.place}: {line.reason}")
+    if undecoded.said:
+        warn(undecoded.said)
     if html is not None:
         page.write(html, where, history, found)
         say(f"wrote {html}")
@@ -149,8 +152,8 @@ def _jobs_for(files: Sequence[Path]) -> int:
 
 def _passed(
     where: Where, broker_config: Path | None, jobs: int
-) -> "tuple[list[AuditFinding], Sequence[Broken]]":
-    """The findings of a source and its damaged lines, in one pass with a progress bar."""
+) -> "tuple[list[AuditFinding], Sequence[Broken], Undecoded]":
+    """The findings of a source and its illegible lines, in one pass with a progress bar."""
     from brokertwin.recordings.audit.finders import findings
     from brokertwin.recordings.audit.one_pass import judged
     from brokertwin.recordings.audit.spool import Spool
@@ -172,7 +175,7 @@ def _passed(
         with progress_bars() as bar:
             task = bar.add_task("judging", total=len(spool))
             history = judged(spool, jobs, lambda count: bar.update(task, completed=count))
-        return findings(history), spool.broken
+        return findings(history), spool.broken, spool.undecoded
 
 
 def _check_follow(where: Where, html: Path | None) -> None:
@@ -215,7 +218,9 @@ def _follow(
                 if machines is not None and not is_settled:
                     is_settled = time.monotonic() - grown_at >= QUIET_S
                     machines.expire(float("inf") if is_settled else machines.end)
-                    audit_findings = findings(machines.findings())
+                    history = machines.findings()
+                    history.undecoded = spool.undecoded
+                    audit_findings = findings(history)
                     _report(audit_findings, reported, as_json)
                 gc.collect()
                 time.sleep(every)

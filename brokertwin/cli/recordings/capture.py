@@ -134,15 +134,18 @@ def command(
     """
     from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
-    if out != STDOUT:
+    beside = None
+    if out is not None and out != STDOUT:
         check_new(out, force)
+        if out.is_file() or not out.exists():
+            beside = out.with_name(out.name + SETTINGS_SUFFIX)
+            check_new(beside, force)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     ends = relay_ends(listen, broker, advertise, settings, listen_config)
     make_sink = _sink_maker(out, topic, settings)
     reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
     write_settings = None
-    if out is not None and out != STDOUT and (out.is_file() or not out.exists()):
-        beside = out.with_name(out.name + SETTINGS_SUFFIX)
+    if beside is not None:
         write_settings = partial(_write_settings, beside, broker_client(broker, settings))
     is_complete = asyncio.run(_capture(ends, make_sink, on_failure, reporter, write_settings))
     if not is_complete:
@@ -269,6 +272,7 @@ async def _capture(
         await proxy.start()
         if write_settings is not None:
             await asyncio.to_thread(write_settings)
+        recorder.start()
         reporter.started(proxy.addresses[ends.broker], sink.name)
         await reporter.watch(proxy.counts, recorder, ended)
     finally:

@@ -150,9 +150,10 @@ def _clients(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
 
     def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
-        made = ClientTimeline(_exchanges(where, needed), key)
+        recording = _recording(where, needed=needed)
+        made = ClientTimeline(recording.exchanges, key, recording.own)
         everything = {""} if made.lost_sessions else set()
-        return made, everything | {*made.producers, *made.groups}
+        return made, everything | {*made.producers, *made.groups, *made.topics}
 
     fields = "groupId", "transactionalId"
     return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
@@ -311,7 +312,7 @@ def line(
         raise UserError(
             "--broker-config has no effect without --state.", "Add --state, or leave it out."
         )
-    _show_all(explained(_exchanges(where), place), as_json)
+    _show_all(explained(_recording(where), place), as_json)
     if state:
         _show_states(where, place, broker_config, as_json)
 

@@ -164,7 +164,7 @@ def _timeline(kind: Kind, name: str, paths: list[Path]) -> Any:
     if kind == "client":
         from brokertwin.recordings.explain.clients import ClientTimeline
 
-        return ClientTimeline(found.exchanges, name)
+        return ClientTimeline(found.exchanges, name, found.own)
     from brokertwin.recordings.explain.sessions import SessionTimeline
 
     return SessionTimeline(found.exchanges, name)

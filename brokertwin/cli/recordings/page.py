@@ -39,6 +39,8 @@ def command(
     done = read(where, broker_config)
     for broken in done.broken[:3]:
         warn(f"{broken.place}: {broken.reason}")
+    if done.history.undecoded.said:
+        warn(done.history.undecoded.said)
     found = findings(done.history)
     write(out, where, done.history, found)
     say(f"{counted(len(found), 'finding')}; wrote {out}")

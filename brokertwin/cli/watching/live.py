@@ -221,7 +221,8 @@ def _run(
     if query.is_available_now:
         say(
             "The last seconds of exchanges may still wait, because lines of another broker could"
-            " precede them: findings about them come with later lines."
+            " precede them: findings about them come with later lines. For a finished log, use"
+            " `brokertwin audit`."
         )
 
 

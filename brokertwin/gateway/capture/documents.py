@@ -23,8 +23,20 @@ from brokertwin.gateway.admin import client_metrics
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.bodies import render
 from brokertwin.protocol.codec import Body
-from brokertwin.protocol.frames import MINIMAL_HEADER, decode_request, decode_response
-from brokertwin.protocol.kafka_apis import API_VERSIONS, FETCH, KAFKA_APIS, PRODUCE, SHARE_FETCH
+from brokertwin.protocol.frames import (
+    MINIMAL_HEADER,
+    client_id_of,
+    decode_request,
+    decode_response,
+)
+from brokertwin.protocol.kafka_apis import (
+    API_VERSIONS,
+    FETCH,
+    KAFKA_APIS,
+    PRODUCE,
+    SHARE_FETCH,
+    is_removed,
+)
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
@@ -110,7 +122,7 @@ class CapturedExchange:
             "requestApiKey": self.api_key,
             "requestApiVersion": self.version,
             "correlationId": self.correlation_id,
-            "clientId": None,
+            "clientId": client_id_of(frame) if is_removed(self.api, self.version) else None,
             "requestApiKeyName": self.api,
         }
 

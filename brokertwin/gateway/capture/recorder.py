@@ -29,6 +29,9 @@ _log = structlog.get_logger("brokertwin.capture")
 class Recorder:
     """Writes documents to a sink. Created and used in an event loop.
 
+    Documents wait in the queue until `start`, which empties a former recording: call it when
+    nothing else can prevent the capture.
+
     Args:
         on_trouble: called in the event loop when the first document is lost.
         waiting_bytes: size of the queue.
@@ -63,6 +66,10 @@ class Recorder:
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
+
+    def start(self) -> None:
+        """Open the sink and write to it. Raises UserError."""
+        self._sink.open()
         self._thread.start()
 
     async def put(self, document: bytes) -> None:
@@ -113,6 +120,8 @@ class Recorder:
 
     async def close(self) -> None:
         """Write the queue and end. Documents that the sink does not accept within 90 s are lost."""
+        if self._thread.ident is None:
+            return  # not started
         with self._changed:
             self._is_closing = True
             self._changed.notify()

@@ -35,6 +35,9 @@ class CaptureSink(Protocol):
 
     name: str
 
+    def open(self) -> None:
+        """Create or empty what `write` writes to. Raises UserError."""
+
     def write(self, documents: Sequence[bytes]) -> None:
         """Write documents. Raises SinkError."""
 
@@ -46,23 +49,26 @@ class CaptureSink(Protocol):
 
 
 class FileSink:
-    """A file, compressed if its name ends in `.gz`; `-` is standard output.
+    """A file, compressed if its name ends in `.gz`; `-` is standard output."""
 
-    Raises:
-        UserError: the file cannot be written.
-    """
+    _stream: IO[bytes]
 
     def __init__(self, path: Path) -> None:
         self.name = "standard output" if path == STDOUT else str(path)
-        try:
-            # A copy, so that a reader that stops reading does not delay the end of the program.
-            target = os.dup(sys.stdout.fileno()) if path == STDOUT else path
-            opener = None if path == STDOUT else opened_privately
-            self._stream: IO[bytes] = open(target, "wb", opener=opener)  # noqa: SIM115
-        except OSError as error:
-            raise UserError(f"Cannot write to {path}: {error.strerror or error}.") from None
+        self._path = path
         self._is_zipped = path.suffix == ".gz"
         self._zip: gzip.GzipFile | None = None
+
+    def open(self) -> None:
+        """Create or empty the file. Raises UserError if it cannot be written."""
+        is_stdout = self._path == STDOUT
+        try:
+            # A copy, so that a reader that stops reading does not delay the end of the program.
+            target = os.dup(sys.stdout.fileno()) if is_stdout else self._path
+            opener = None if is_stdout else opened_privately
+            self._stream = open(target, "wb", opener=opener)  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"Cannot write to {self._path}: {error.strerror or error}.") from None
 
     def write(self, documents: Sequence[bytes]) -> None:
         """Write lines so that they can be read during the capture and after a kill."""
@@ -107,6 +113,9 @@ class TopicSink:
         self._incarnation = secrets.token_hex(INCARNATION_BYTES)
         self._count = 0
         self._writer = TopicWriter(client, topic, lambda: None, on_lost)
+
+    def open(self) -> None:
+        """Do nothing: the topic exists, and rows are appended."""
 
     def write(self, documents: Sequence[bytes]) -> None:
         """Send rows; those that Kafka rejects are reported one by one."""

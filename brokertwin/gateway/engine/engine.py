@@ -84,13 +84,15 @@ class EngineResponse(NamedTuple):
 
     `response` is the response's struct, or a document where the model has no struct; None for acks
     0. `error` has reason and detail of a dead letter. `closes_connection` reports an error to a
-    client that expects no response. `mute_ms` is the throttle time.
+    client that expects no response. `mute_ms` is the throttle time. `injected` is the error code
+    that a fault put into the response.
     """
 
     response: AnyBody | None
     error: Body | None = None
     closes_connection: bool = False
     mute_ms: int = 0
+    injected: int = 0
 
     def copied(self) -> "EngineResponse":
         """Return a copy for a later reader: the state may change the parts of a response."""

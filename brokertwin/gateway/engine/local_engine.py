@@ -37,6 +37,7 @@ from brokertwin.protocol.bodies import ZERO_UUID, Body, Uuid, render
 from brokertwin.protocol.codec import response_type
 from brokertwin.protocol.generated.produce import ProduceRequest, TopicProduceData
 from brokertwin.protocol.kafka_apis import api_of_key
+from brokertwin.state.cell import expiry
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cell.restart_image import columns_at_rest
@@ -136,6 +137,8 @@ OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """A safety limit, because no topic limits the outputs here."""
 
 NO_DEADLINE = -1
+CHECK_LEAST_MS = 100
+"""Least time between checks of an idle cluster, whose settings may have shorter intervals."""
 
 _log = structlog.get_logger("brokertwin.gateway")
 
@@ -197,6 +200,7 @@ class LocalEngine:
         self._segments: dict[SegmentKey, list[dict[str, Any]]] = {}
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
+        self._check: asyncio.TimerHandle | None = None
         self._cleaner: asyncio.Task[None] | None = None
         self._offset = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -224,7 +228,7 @@ class LocalEngine:
             self._persistence.begin(self._snapshot)
             self._persistence.collect(self._kept.locators)
         self._schedule(self._deadline)
-        self._tick()
+        self._check_expiry()
         self._cleaner = self._loop.create_task(self._clean_for_ever())
 
     async def _clean_for_ever(self) -> None:
@@ -340,8 +344,9 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Cancel pending requests and close the files."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._check):
+            if timer is not None:
+                timer.cancel()
         if self._cleaner is not None:
             self._cleaner.cancel()
             await asyncio.wait([self._cleaner])
@@ -470,6 +475,15 @@ class LocalEngine:
         else:
             self._timer = None
             self._tick()
+
+    def _check_expiry(self) -> None:
+        """Advance time, and again at the next expiry check, even if no event comes."""
+        assert self._loop is not None, "start() comes first"
+        self._tick()
+        now = self._clock()
+        wait_ms = expiry.next_check(self._settings.broker_settings, now) - now
+        wait_s = max(wait_ms, CHECK_LEAST_MS) / 1000
+        self._check = self._loop.call_later(wait_s, self._check_expiry)
 
     def _tick(self) -> None:
         """Advance time. Ticks are not in the journal: every event fires earlier deadlines."""

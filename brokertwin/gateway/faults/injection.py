@@ -207,6 +207,11 @@ class InjectedFaults(NamedTuple):
         return None if self.outcome is None else self.outcome.effect
 
     @property
+    def error(self) -> int:
+        """The error code that a fault puts into the response; 0 without one."""
+        return 0 if self.outcome is None else self.outcome.error
+
+    @property
     def timing_before(self) -> Fault | None:
         return self.timing if self.timing is not None and self.timing.spec.before else None
 

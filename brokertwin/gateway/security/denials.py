@@ -3,7 +3,7 @@
 Each response with an authorization error is logged as `denied` at level `info`, like Kafka's
 authorizer (`kafka.authorizer.logger`): principal, host, API, error and resources. Repeated denials
 are logged once a minute with their count. As in Kafka, resources that a response omits (topics
-hidden from Metadata) are not logged.
+hidden from Metadata) are not logged. Errors of a fault are logged as `injected`.
 
 Source: `StandardAuthorizerData.logAuditMessage` in Kafka.
 """
@@ -53,17 +53,18 @@ class DenialLog:
         self._clock = clock
         self._known: dict[tuple[str, ...], tuple[float, int]] = {}
 
-    def look(self, request: EdgeRequest, response: AnyBody) -> None:
+    def look(self, request: EdgeRequest, response: AnyBody, injected: int = 0) -> None:
+        """Log the denials in a response; `injected` is the error code of a fault."""
         errors: dict[Error, dict[str, None]] = {}
         document = document_of_body(response, request.version)
         for error, name in denied(request.document().body, document):
             errors.setdefault(error, {})[name] = None
         for error, names in errors.items():
-            self._log_denial(request, error, sorted(names))
+            self._log("injected" if error == injected else "denied", request, error, sorted(names))
 
-    def _log_denial(self, request: EdgeRequest, error: Error, names: list[str]) -> None:
+    def _log(self, event: str, request: EdgeRequest, error: Error, names: list[str]) -> None:
         api = request.header.request_api_key_name
-        key = (request.principal, request.host, api, error_name(error), *names)
+        key = (event, request.principal, request.host, api, error_name(error), *names)
         now = self._clock()
         since, count = self._known.pop(key, (now - AGAIN_AFTER_S, 0))
         if now - since < AGAIN_AFTER_S:
@@ -74,7 +75,7 @@ class DenialLog:
             del self._known[next(iter(self._known))]
         again = {"times": count + 1} if count else {}
         _log.info(
-            "denied",
+            event,
             principal=request.principal,
             host=request.host,
             api=api,

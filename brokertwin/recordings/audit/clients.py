@@ -1,5 +1,6 @@
-"""Findings about clients: throttled by quotas, and deprecated API versions."""
+"""Findings about clients: throttled by quotas, and removed API versions."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from brokertwin.recordings.audit.finding import AuditFinding, grouped
@@ -21,9 +22,13 @@ def throttled(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def deprecated(history: EntityHistory) -> Iterator[AuditFinding]:
-    for findings in grouped(history.found(CLIENTS, DeprecatedVersion)):
-        versions = ", ".join(f"{each.api} v{each.version} ({each.count})" for each in findings)
-        said = f"Uses {counted(len(findings), 'API version')} that Kafka 4 refuses: {versions}."
+    found = history.found(CLIENTS, DeprecatedVersion)
+    for findings in grouped([*found, *history.undecoded.findings]):
+        counts = Counter[str]()
+        for each in findings:
+            counts[f"{each.api} v{each.version}"] += each.count
+        versions = ", ".join(f"{version} ({count})" for version, count in counts.items())
+        said = f"Uses {counted(len(counts), 'API version')} that Kafka 4 refuses: {versions}."
         yield AuditFinding.of(findings, said, often=sum(each.count for each in findings))
 
 

@@ -22,8 +22,11 @@ def back(history: EntityHistory) -> Iterator[AuditFinding]:
     for findings in grouped(
         history.found(GROUPS, OffsetWentBack), lambda each: (each.subject, each.line.name)
     ):
-        count, first = times(len(findings)), said_of(findings[0])
-        said = f"{causers_of(findings)} committed {count} less than before; first: {first}"
+        partitions = len({each.partition for each in findings})
+        said = f"{causers_of(findings)} set {counted(partitions, 'partition')} of the group back"
+        if len(findings) > partitions:
+            said += f" {times(len(findings))}"
+        said += f"; first: {said_of(findings[0])}"
         yield AuditFinding.of(findings, sentence(said))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from brokertwin.recordings.audit.undecoded import Undecoded
 from brokertwin.recordings.history.batches import PARTITIONS
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.entity import EntityKind
@@ -32,7 +33,13 @@ F = TypeVar("F", bound=Finding)
 
 
 class EntityHistory(Protocol):
-    """The findings of machines, as most finders need them."""
+    """The findings of machines, as most finders need them.
+
+    Attributes:
+        undecoded: requests without a legible body.
+    """
+
+    undecoded: Undecoded
 
     @property
     def incidents(self) -> Sequence[Incident]:
@@ -43,7 +50,13 @@ class EntityHistory(Protocol):
 
 
 class FoldedFindings(ABC):
-    """The findings of machines, with incidents that fold those that follow from them."""
+    """The findings of machines, with incidents that fold those that follow from them.
+
+    Attributes:
+        undecoded: requests without a legible body.
+    """
+
+    undecoded = Undecoded()
 
     @abstractmethod
     def unfolded(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:

@@ -243,6 +243,7 @@ def judged(
     if len(shares) == 1:
         alone = _judged(spool, facts, KINDS, on_exchanges)
         alone.gather_signs(spool)
+        alone.undecoded = spool.undecoded
         return alone
     from concurrent.futures import wait
     from multiprocessing import RawArray
@@ -264,6 +265,7 @@ def judged(
         spool.broken = max((list(each.broken) for each in passed), key=len)  # of the one with all
         found = PassedFindings.joined([each.history for each in passed])
         found.gather_signs(spool)
+        found.undecoded = spool.undecoded
         return found
 
 

@@ -1,12 +1,15 @@
 """Files of recorded exchanges as a history."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.undecoded import Undecoded
+from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
+from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
@@ -43,6 +46,13 @@ def read_from(
     source: Source, batches: Headers | None = None, facts: KnownFacts | None = None
 ) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
-    found = watch(source, batches, facts)
+    undecoded = Undecoded()
+
+    def documents(summary: Summary) -> Iterator[Document]:
+        summary.on_undecoded = undecoded.take
+        return source(summary)
+
+    found = watch(documents, batches, facts)
     history = History(found.recording.exchanges, found.replication)
+    history.undecoded = undecoded
     return ReadHistory(history, found.recording.broken)

@@ -12,6 +12,7 @@ import msgspec
 from brokertwin.protocol.batch_headers import Headers
 from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.audit.frequent import Frequent, frequent
+from brokertwin.recordings.audit.undecoded import Undecoded
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
@@ -46,7 +47,6 @@ class _Head(msgspec.Struct, array_like=True):
 
     Attributes:
         rest: its fields behind the bodies, to the time in the broker's queues.
-        is_deprecated: whether the broker marks the API version as deprecated.
         arrival: its arrival, or that of the connection's request before it if later, in ms since
             1970.
         listener: the listener; "" if it is not recorded.
@@ -57,7 +57,6 @@ class _Head(msgspec.Struct, array_like=True):
 
     line: _Line
     rest: tuple[bool, float, float, bool, float]
-    is_deprecated: bool
     arrival: int
     listener: str
     is_forwarded: bool
@@ -102,6 +101,7 @@ class Spool:
     Attributes:
         broken: damaged lines.
         apis: the APIs of the exchanges.
+        undecoded: requests without a legible body.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class Spool:
         self.broken: list[Broken] = []
         self._late_broken: set[Broken] = set()  # each pass meets them again
         self.apis: Collection[str] = ()
+        self.undecoded = Undecoded()
         self._settings = _encoder.encode(facts or KnownFacts())
         self._cluster = facts or KnownFacts()
         self._headers = batches
@@ -147,7 +148,8 @@ class Spool:
         summary = Summary(
             on_dead=lambda left: self.broken.append(
                 Broken(left.line.place, left.detail or left.reason)
-            )
+            ),
+            on_undecoded=self.undecoded.take,
         )
         for document in source(summary):
             if summary.controllers:
@@ -182,7 +184,6 @@ class Spool:
         head = (
             msgspec.structs.astuple(each.line),
             (each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
-            each.is_deprecated,
             arrival,
             listener,
             is_forwarded,
@@ -207,7 +208,6 @@ class Spool:
                 known.is_own,
             ),
             (True, known.taken, known.made, known.has_waited, known.busy_ms),
-            False,
             arrival,
             details.listener,
             details.is_forwarded,
@@ -305,7 +305,6 @@ def _exchange(spooled: _Spooled, is_internal: bool) -> RecordedExchange:
         bodies.ErrorFree(response) if head.is_error_free else response,
         *head.rest,
         is_internal,
-        head.is_deprecated,
     )
     return exchange if is_internal else _arrived(exchange, head.arrival)
 

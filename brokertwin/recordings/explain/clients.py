@@ -1,15 +1,17 @@
 """The timeline of a client id: its part in the timelines of its producers, groups and sessions.
 
-Other requests are listed only if they were refused.
+Other requests are listed only if they were refused, with the causes that their partitions show.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings import sentences
 from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.partitions import TRIED, causes_in, refused_in
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import SHOWN, TimelineEntry, TimelineError, absent
@@ -20,10 +22,19 @@ from brokertwin.recordings.history.findings import ClientId, ClientThrottled, De
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.wording import counted, some
 
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
+FEW = 5
+"""Requests up to which a connection is short."""
+
+CUT_OFF_MIN, CUT_OFF_PART = 10, 0.9
+"""Number and part of the connections that have to end in the same way."""
+
+RECONNECT_S = 2.0
+"""Mean time between connections up to which a client seems to connect again and again."""
 
 
 def entry_of(exchange: Exchange) -> TimelineEntry:
@@ -38,6 +49,11 @@ def entry_of(exchange: Exchange) -> TimelineEntry:
 class ClientTimeline:
     """The requests of a client id in a recording.
 
+    Args:
+        exchanges: those of all clients.
+        key: the client id.
+        own: those of brokers, which show the state of partitions, too.
+
     Attributes:
         producers: the transactional ids, or producer ids, that it used.
 
@@ -45,8 +61,10 @@ class ClientTimeline:
         UserError: the recording has no such client.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
-        self._exchanges = exchanges
+    def __init__(
+        self, exchanges: Sequence[Exchange], key: str, own: Sequence[Exchange] = ()
+    ) -> None:
+        self._all = Recording([each for each in exchanges if not each.is_text], [], own=own)
         self._recording = observed_recording(exchanges)
         self._own = sorted(
             (each for each in exchanges if each.header.client_id == key), key=lambda each: each.time
@@ -75,6 +93,8 @@ class ClientTimeline:
                 entry = entries.get(each.id) or TimelineEntry.at(exchange_of(each).line, "", [], [])
                 notes = [*entry.notes, f"told to wait {wait_ms} ms for its quotas"]
                 entries[each.id] = entry._replace(notes=notes)
+        for place, refused in causes_in(self.partitions, self._all, entries.keys()):
+            entries[place] = with_cause(entries[place], refused)
         return [entries[each.id] for each in self._own if each.id in entries]
 
     def ending(self) -> list[str]:
@@ -93,14 +113,18 @@ class ClientTimeline:
         lines = [
             f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",
             f"refused: {refused}" if refused else nothing,
+            *_cut_off(self._own),
         ]
         for each in self._recording.found(CLIENTS, ClientThrottled, DeprecatedVersion):
             if each.subject == ClientId(self.key or "?"):
                 is_throttled = isinstance(each, ClientThrottled)
-                what = "throttled by quotas" if is_throttled else "deprecated API version"
+                what = "throttled by quotas" if is_throttled else "API version that Kafka 4 refuses"
                 lines.append(f"{what}: {sentences.said(each)}")
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
         lines += [f"explain group {each} tells its whole story" for each in self.groups]
+        if self.partitions:
+            named = some(self.partitions, TRIED)
+            lines.append(f"explain partition TOPIC-N tells the whole story of {named}")
         if any(each.is_text for each in self._own):
             lines += _latencies(self._own)
         return lines
@@ -114,6 +138,25 @@ class ClientTimeline:
             if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
         )
         return [str(each) for each in lost if each != NONE]
+
+    @cached_property
+    def partitions(self) -> list[str]:
+        """The partitions for whose state requests were refused."""
+        return list(dict.fromkeys(name for _, name in self._refused_partitions()))
+
+    @property
+    def topics(self) -> set[str]:
+        """The names and ids of their topics."""
+        found = {topic for topic, _ in self._refused_partitions()}
+        names = self._recording.known.topics
+        found |= {names[each] for each in found & names.keys()}
+        return found | {topic_id for topic_id, name in names.items() if name in found}
+
+    def _refused_partitions(self) -> Iterator[tuple[str, str]]:
+        """The topic or its id of each such partition, and the partition's name."""
+        for each in self._own:
+            for topic, number in refused_in(each):
+                yield topic, f"{self._recording.known.named(topic)}-{number}"
 
     def _of_timelines(self) -> Iterator[TimelineEntry]:
         for key in self.producers:
@@ -153,6 +196,30 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
     return lines
 
 
+def _cut_off(exchanges: Sequence[Exchange]) -> list[str]:
+    """Say that almost all connections ended after the same few requests, if they did."""
+    connections: dict[str, list[Exchange]] = {}
+    for each in exchanges:
+        if each.is_text:  # it does not name connections
+            return []
+        connections.setdefault(each.connection, []).append(each)
+    apis = Counter(tuple(e.api for e in own) for own in connections.values() if len(own) <= FEW)
+    first, count = apis.most_common(1)[0] if apis else ((), 0)
+    if count < CUT_OFF_MIN or count < CUT_OFF_PART * len(connections):
+        return []
+    own = [own for own in connections.values() if tuple(each.api for each in own) == first]
+    seconds = (own[-1][-1].end - own[0][0].time) / 1000
+    if seconds > count * RECONNECT_S:
+        return []
+    said = (
+        f"unknown: {count} of {len(connections)} connections in {seconds:.0f} s ended after"
+        f" {', '.join(first)}; the log does not show why. A broker closes the connection at an API"
+        " version that it does not have: its server.log then has `unsupported version`, its request"
+        " log no line"
+    )
+    return [said]
+
+
 def producers_of(exchange: Exchange) -> list[str]:
     return list(
         dict.fromkeys(
@@ -166,6 +233,11 @@ def producers_of(exchange: Exchange) -> list[str]:
 def groups_of(exchange: Exchange) -> list[str]:
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []
+
+
+def with_cause(entry: TimelineEntry, refused: TimelineError) -> TimelineEntry:
+    """The entry with the cause of an error, if it has none."""
+    return _joined(entry, entry._replace(refused=[refused]))
 
 
 def _joined(one: TimelineEntry, other: TimelineEntry) -> TimelineEntry:

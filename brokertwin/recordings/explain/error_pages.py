@@ -5,10 +5,9 @@ A page there has an example of a recording of the repository, too (`tests/error_
 
 import difflib
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from brokertwin.errors import UserError
-from brokertwin.patterns import later
 from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
 from brokertwin.recordings.formats import client_errors
@@ -27,13 +26,76 @@ TRANSACTIONS = (
     *(Error.INVALID_TRANSACTION_TIMEOUT, Error.TRANSACTIONAL_ID_NOT_FOUND),
 )
 
-OF_CLIENTS = {
-    "COMMIT": (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.STALE_MEMBER_EPOCH),
-    "TIMEOUT": (Error.REQUEST_TIMED_OUT,),
-}
-"""Exceptions that clients raise for several errors, or without one, by their letters."""
 
-_LOCAL = later(r"(?:ErrorCode\.)?Local[:_]|_[A-Z]|Application maximum poll interval")
+class _OwnError(NamedTuple):
+    """What a client prints for several errors of brokers, or without one."""
+
+    pattern: str
+    cause: str
+    hint: str = ""
+
+
+SYMPTOMS = (
+    "List all errors with: brokertwin explain error. For other messages, read the page `From a"
+    " symptom to a command` of the documentation."
+)
+_FROM_LOG = "`brokertwin explain client ID FILE…` shows which one it was."
+_UNREACHED = (
+    "Check addresses (bootstrap.servers, advertised.listeners), TLS and the network. No request log"
+    " shows what reached no broker; `brokertwin explain client ID` of a DEBUG log counts requests"
+    " without a response."
+)
+OF_CLIENTS = (
+    _OwnError(
+        r"poll timeout has expired|maximum (?:application )?poll interval|_?max_?poll_?exceeded",
+        "The consumer polls too rarely: not once in max.poll.interval.ms.",
+        "`brokertwin audit` has the findings max-poll-exceeded, member-came-back or"
+        " member-dropped.",
+    ),
+    _OwnError(
+        r"commit cannot be completed since|\bCommitFailed(?:Exception|Error)\b",
+        "A client raises this for several errors, or without one.",
+        f"Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or STALE_MEMBER_EPOCH. {_FROM_LOG}",
+    ),
+    _OwnError(
+        r"Resetting offset",
+        "The group has no committed offset of the partition, or the broker no record at it.",
+        "Explain OFFSET_OUT_OF_RANGE. `brokertwin explain partition TOPIC-N FILE…` shows it.",
+    ),
+    _OwnError(
+        r"not present in metadata after|Expiring \d+ record|_?msg_timed_out|Message timed out"
+        r"|\b(?:Kafka)?Timeout(?:Exception|Error)\b",
+        "A request had no response in time, or reached no broker.",
+        f"Explain REQUEST_TIMED_OUT if a broker returned it. {_UNREACHED}",
+    ),
+    _OwnError(
+        r"Connection to node -?\d+ .*could not be established|broker transport failure"
+        r"|all broker connections are down|host resolution failure|local: SSL error|_TRANSPORT$"
+        r"|_ALL_BROKERS_DOWN|_RESOLVE$|_SSL$|NoBrokersAvailable|\b(?:Disconnect|SslAuthentication)"
+        "Exception",
+        "The connection failed: no broker returns this.",
+        _UNREACHED,
+    ),
+    _OwnError(
+        "NoOffsetForPartitionException",
+        "The group has no committed offset, and auto.offset.reset is none: no broker returns this.",
+        "`brokertwin offsets history DIR GROUP` shows when the offset was deleted.",
+    ),
+    _OwnError(
+        "WakeupException",
+        "The application called wakeup() of its consumer: no broker returns this.",
+    ),
+    _OwnError(
+        r"\b(?:Interrupt|Serialization|RecordDeserialization|Config|BufferExhausted)Exception",
+        "The client raises this itself: no broker returns it.",
+    ),
+    _OwnError(
+        r"^(?:ErrorCode\.)?Local[:_]|^_[A-Z]",
+        "This is an error of librdkafka itself: no broker returns it.",
+        SYMPTOMS,
+    ),
+)
+"""The first one that fits counts."""
 
 
 def code_of(name: str) -> int:
@@ -42,31 +104,28 @@ def code_of(name: str) -> int:
     Raises:
         UserError: there is no such error here.
     """
-    by_name = {name_of(code): code for code in RULES}
     number = int(name) if re.fullmatch(r"-?\d+", name) else None
-    code = number if number is not None else client_errors.of_exception(name.partition(":")[0])
-    if code is None:
-        code = client_errors.code_of(name)
+    code = number if number is not None else _in_text(name)
     if code in RULES:
         return int(code)
-    if _LOCAL.match(name):
-        raise UserError(
-            f"{name} is an error of librdkafka itself: no broker returns it.",
-            "If a consumer polls too rarely, `brokertwin audit` has the findings max-poll-exceeded,"
-            " member-came-back or member-dropped.",
-        )
-    near = [name_of(each) for each in OF_CLIENTS.get(client_errors.letters(name), ())]
-    if near:
-        raise UserError(
-            f"A client raises {name} for several errors, or without one.",
-            f"Explain {' or '.join(near)}. `brokertwin explain client ID FILE…` shows which one it"
-            " was.",
-        )
-    near = difflib.get_close_matches(name.upper().replace("-", "_"), by_name, NAMES_SHOWN)
-    hint = "List all errors with: brokertwin explain error"
-    raise UserError(
-        f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
-    )
+    for pattern, cause, hint in OF_CLIENTS:
+        if re.search(pattern, name, re.IGNORECASE):
+            raise UserError(cause, hint)
+    by_letters = {client_errors.letters(name_of(each)): name_of(each) for each in RULES}
+    near = difflib.get_close_matches(client_errors.letters(name), by_letters, NAMES_SHOWN)
+    meant = " or ".join(by_letters[each] for each in near)
+    raise UserError(f"Unknown error {name}.", f"Did you mean {meant}? " * bool(near) + SYMPTOMS)
+
+
+def _in_text(text: str) -> Error | None:
+    """The error in a client's text, which may have classes in front: `E: Broker: Not leader`."""
+    while text:
+        head, _, rest = text.partition(": ")
+        code = client_errors.of_exception(head) or client_errors.code_of(text)
+        if code is not None:
+            return code
+        text = rest
+    return None
 
 
 def document(code: int) -> dict[str, Any]:

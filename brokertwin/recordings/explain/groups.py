@@ -32,6 +32,7 @@ from brokertwin.recordings.history.findings import (
     OffsetMovedBack,
     OffsetPending,
     OffsetVanished,
+    Rebalance,
     RecordsArchived,
     RecordsDeliveredAgain,
     RecordsRejected,
@@ -106,6 +107,8 @@ class GroupTimeline:
         entity = recording.observed(GROUPS).entities.get(EntityKey("group", key))
         self.entity = entity if isinstance(entity, ObservedGroup) else group_of(key)
         self._found = recording.at_places(GROUPS, SHARE_GROUPS)
+        own = (each for each in recording.found(GROUPS, Rebalance) if each.group == key)
+        self._rebalances = {each.number: each for each in own}
 
     @property
     def transactional_ids(self) -> set[str]:
@@ -215,6 +218,9 @@ class GroupTimeline:
             reason = self._logged_reason(finding.number - 1, end)
             if reason:
                 return f"generation {finding.number} begins: {reason}"
+            whole = self._rebalances.get(finding.number)
+            if finding.by_request is None and whole is not None and whole.causes:
+                return sentences.said(whole).replace(":", " begins:", 1)
         return sentences.cause(finding) or sentences.said(finding)
 
     def _because(self, code: int, exchange: RecordedExchange, findings: Sequence[Finding]) -> str:

@@ -39,8 +39,8 @@ from brokertwin.recordings.history.producers import PRODUCERS
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.history.words import clock, listed
-from brokertwin.recordings.observed.watching import Watched
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.observed.watching import Watched, watched
+from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.recordings.sentences import said as said_of
 
 APIS = frozenset(
@@ -76,6 +76,12 @@ TOPICS = ("name", "topic", "topicName", "topicId")
 NUMBERS = ("index", "partitionIndex", "partition", "partitionId")
 """The fields of all APIs that identify a topic, and below it a partition."""
 
+
+EXPLAINED = frozenset({Error.OFFSET_OUT_OF_RANGE, *OF_LEADERS, *OF_NO_TOPIC, *TOO_FEW})
+"""Errors of partitions that timelines of other subjects cannot explain."""
+
+TRIED = 8
+"""Maximum number of a client's partitions that are explained: each reads all requests."""
 
 SILENT_MS = 5_000
 """Without a fetch for longer a follower is named at a refusal for too few replicas."""
@@ -204,9 +210,7 @@ class PartitionTimeline:
         codes = dict.fromkeys(errors_of(response, self.topics, self.number))
         sent = bodies.sent(request, response) if line.api == "PRODUCE" else ()
         batches = [e for e in sent if e.topic in self.topics and e.partition == self.number]
-        refused = [
-            TimelineError(code, self._because(code, seen, request, batches)) for code in codes
-        ]
+        refused = [TimelineError(code, self._because(code, seen, batches)) for code in codes]
         notes = [
             *self._replicated(line.place),
             *self._requested(line.place),
@@ -219,6 +223,16 @@ class PartitionTimeline:
         place, time, broker = line.place, int(seen.taken), f"broker {line.broker}"
         of = place, time, line.client, broker, line.api, line.version
         return TimelineEntry(*of, said, notes, refused)
+
+    def causes(self, places: Collection[str]) -> Iterator[tuple[str, TimelineError]]:
+        """The errors in `EXPLAINED` of some exchanges that have a cause, with their places."""
+        for seen in self._watched.replication.exchanges:
+            if seen.line.place not in places or seen.line.api not in APIS:
+                continue
+            for code in dict.fromkeys(errors_of(seen.response, self.topics, self.number)):
+                because = self._because(code, seen, ()) if code in EXPLAINED else ""
+                if because:
+                    yield seen.line.place, TimelineError(code, f"{self.key}: {because}")
 
     @cached_property
     def _existing(self) -> list[RecordedRequest]:
@@ -328,8 +342,9 @@ class PartitionTimeline:
                 yield said_of(each)
 
     def _because(
-        self, code: int, seen: RecordedExchange, request: Any, batches: Sequence[bodies.SentBatch]
+        self, code: int, seen: RecordedExchange, batches: Sequence[bodies.SentBatch]
     ) -> str:
+        request = seen.request
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)
             parts = parts_of(request, self.topics, self.number)
@@ -493,6 +508,30 @@ def _by_place(found: Any) -> dict[str, list[Any]]:
     for each in found:
         by_place[each.place].append(each)
     return dict(by_place)
+
+
+def causes_in(
+    keys: Sequence[str], recording: Recording, places: Collection[str]
+) -> Iterator[tuple[str, TimelineError]]:
+    """The errors of some exchanges whose causes their partitions show, with their places."""
+    if not keys:
+        return
+    found = watched(recording)
+    for key in keys[:TRIED]:
+        if key in found.replication.partitions:
+            yield from PartitionTimeline(found, key).causes(places)
+
+
+def refused_in(exchange: Exchange) -> Iterator[tuple[str, int]]:
+    """The partitions of a response that have an error in `EXPLAINED`: topic or its id, number."""
+    if exchange.api not in APIS or EXPLAINED.isdisjoint(bodies.errors(exchange.response)):
+        return
+    for each in _objects(exchange.response):
+        topic = next((each[name] for name in TOPICS if isinstance(each.get(name), str)), "")
+        for part in _objects(list(each.values())) if topic else ():
+            number = _number(part)
+            if number is not None and not EXPLAINED.isdisjoint(_codes(part)):
+                yield topic, number
 
 
 def parts_of(body: Any, topics: Collection[str], number: int) -> Iterator[dict[str, Any]]:

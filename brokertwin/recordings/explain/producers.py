@@ -1,7 +1,7 @@
 """The timeline of a producer: its epochs and their owners, its batches, and refusals."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from brokertwin.recordings.explain.story import NO_RESPONSE, TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import batches, bodies, producers
@@ -42,6 +42,8 @@ class ProducerTimeline:
         UserError: the recording has no such producer.
     """
 
+    WHAT: ClassVar[str] = "producer"
+
     def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
         recording = observed_recording(exchanges)
         self._exchanges = [each for each in recording.exchanges if each.line.api in PRODUCER_APIS]
@@ -55,9 +57,10 @@ class ProducerTimeline:
         name = self._known.producers.get(int(key)) if key.isdecimal() else None
         keys = [each for each in entities if each.id in (key, name)]
         if not keys or key == str(NO_PRODUCER):
-            raise absent(
-                "producer", key, sorted({each.id for each in entities} - {str(NO_PRODUCER)})
-            )
+            names = {each.id for each in entities} - {str(NO_PRODUCER)}
+            if self.WHAT != ProducerTimeline.WHAT:
+                names = {each for each in names if not each.isdecimal()}
+            raise absent(self.WHAT, key, sorted(names))
         entity = entities[keys[0]]
         assert isinstance(entity, ObservedProducer)
         self.entity = entity

@@ -124,7 +124,7 @@ class Subject(Protocol):
 def absent(what: str, key: str, items: Iterable[object], place: str = "recording") -> UserError:
     """Error for a subject that a recording lacks; `items` are the existing ones."""
     names = list(map(str, items))
-    nothing = f"It has no {what}."
+    nothing = f"It has no {what}s at all."
     if place == "recording":
         nothing += (
             " Take logs of a time when it was active; `explain client` reads a client's own log."

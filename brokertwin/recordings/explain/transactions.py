@@ -35,6 +35,8 @@ class TransactionTimeline(ProducerTimeline):
         UserError: the recording has no such producer, or it has no transactional id.
     """
 
+    WHAT = "transactional id"
+
     def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
         super().__init__(exchanges, key)
         if not self.entity.name:

@@ -19,7 +19,8 @@ _BRACKETED = later(r"\[Group(?:Id)? ([^\]]+)\]")
 _NAMED = later(r"\b[Gg]roup (?!is |with |of |in |has |through |by |and )(\S+)")
 _PREPARING = later(r"old generation (\d+) (?:\(\S+\) )?\(reason: (.*)\)", re.DOTALL)
 _PARTICULAR = later(
-    r"(?<=\bmember) [^\s;]+| for \([^)]*\) members?| with group instance id [^\s;]+"
+    r":? \S*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[^\s;]*"
+    r"|(?<=\bmember) [^\s;]+| for \([^)]*\) members?| with group instance id [^\s;]+"
     r"|; client reason: not provided"
 )
 _REACHED = later(

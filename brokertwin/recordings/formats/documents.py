@@ -57,7 +57,6 @@ class Details(msgspec.Struct, rename="camel"):
     listener: str = ""
     is_forwarded: bool = False
     is_text: bool = False
-    request_api_version_deprecated: bool = False
     request_queue_time_ms: float = 0.0
     local_time_ms: float = 0.0
     remote_time_ms: float = 0.0
@@ -177,6 +176,7 @@ class UnpairedDocuments(NamedTuple):
         api: the API's name if readable.
         is_dead: the line is damaged; otherwise it is just not a request.
         logged: the group event of a coordinator's line.
+        undecoded: of a request without a legible body, with its header and empty bodies.
     """
 
     line: SourceLine
@@ -185,6 +185,7 @@ class UnpairedDocuments(NamedTuple):
     api: str = ""
     is_dead: bool = True
     logged: Logged | None = None
+    undecoded: Document | None = None
 
 
 class UnreadableError(Exception):

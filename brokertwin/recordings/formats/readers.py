@@ -385,7 +385,7 @@ class FormatReader:
             yield from self._entry(around._replace(head=part.head + part.json[:mark]), bare)
             return
         if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
-            yield UnpairedDocuments(line, NOT_READ, is_dead=False)
+            yield self._undecoded(line, part.json, fields)
         elif bytes(fields.get("kind", b"")) == _ENDED:
             yield self._ended(line, part.json)
         elif _DOCKER <= fields.keys() <= _DOCKER_ALL:
@@ -545,6 +545,17 @@ class FormatReader:
         document.fields = fields
         _check(document)
         return document
+
+    def _undecoded(self, line: SourceLine, text: bytes, fields: Fields) -> UnpairedDocuments:
+        """Describe a captured request whose body was not legible; its header may be."""
+        left = UnpairedDocuments(line, NOT_READ, is_dead=False)
+        if bytes(fields.get("requestHeader", b"null")) == b"null":
+            return left
+        captured = _captured_decoder.decode(text)
+        requested = captured.request_header, msgspec.Raw(b"{}")
+        document = self._document(line, captured, requested, NO_RESPONSE)
+        document.fields = {"responseTime": fields.get("responseTime", msgspec.Raw(b"0"))}
+        return left._replace(api=document.api, undecoded=document)
 
     def _ended(self, line: SourceLine, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)

@@ -45,12 +45,7 @@ KNOWN = frozenset({"requestHeader", "request", "response", "connection", "totalT
 
 
 class _LoggedHeader(RequestHeader, forbid_unknown_fields=False):
-    """The header as a release of Kafka writes it, which may have further fields.
-
-    Kafka 3.7 to 3.9 mark API versions that Kafka 4 does not have any more.
-    """
-
-    request_api_version_deprecated: bool = False
+    """The header as a release of Kafka writes it, which may have further fields."""
 
 
 class _Usual(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -141,7 +136,6 @@ def usual_document(line: SourceLine, place: str, text: bytes, time: int) -> Docu
             usual.listener,
             usual.is_forwarded,
             False,
-            False,
             usual.request_queue_time_ms,
             usual.local_time_ms,
             usual.remote_time_ms,
@@ -170,15 +164,12 @@ def document_of(
     completed = _decoder.decode(text)
     duration = completed.total_time_ms
     check_duration("totalTimeMs", duration)
-    *known, is_deprecated = msgspec.structs.astuple(completed.request_header)
-    header = RequestHeader(*known)
+    header = RequestHeader(*msgspec.structs.astuple(completed.request_header))
     if _is_empty(completed.request):
         return UnpairedDocuments(
             line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False
         )
     rest = _rest_of(text, duration, completed.connection)
-    if is_deprecated:
-        rest["requestApiVersionDeprecated"] = msgspec.Raw(b"true")
     has_no_response = _is_empty(completed.response)
     request, response = renamed(
         header.request_api_key,

@@ -37,6 +37,7 @@ class Summary:
         nameless_topic_ids: number of topic ids in requests without a known name.
         logged: lines about groups in Kafka's server.log.
         on_dead: called with each dead line.
+        on_undecoded: called with each captured request that has a header alone.
     """
 
     lines: int = 0
@@ -48,6 +49,7 @@ class Summary:
     controllers: set[str] = field(default_factory=set)
     logged: list[Logged] = field(default_factory=list)
     on_dead: Callable[[UnpairedDocuments], None] = lambda _: None
+    on_undecoded: Callable[[Document], None] = lambda _: None
 
     def counted(self, lines: Iterator[SourceLine]) -> Iterator[SourceLine]:
         for line in lines:
@@ -67,6 +69,8 @@ class Summary:
         """Count a line without a document."""
         if left.logged is not None:
             self.logged.append(left.logged)
+        if left.undecoded is not None:
+            self.on_undecoded(left.undecoded)
         if not left.is_dead:
             self.left[left.api, left.reason] += 1
             return

@@ -36,7 +36,7 @@ LONG_MS = 1_000
 """A wait for quotas from which on throttling is a warning."""
 
 VERSIONS_MAX = 200
-"""Maximum number of deprecated API versions of a client that are kept."""
+"""Maximum number of removed API versions of a client that are kept."""
 
 CONNECTIONS_MAX = 1_000
 """Maximum number of connections of a client that are kept."""
@@ -79,7 +79,7 @@ class ObservedClient(ObservedEntity, kw_only=True):
         opened: fetch sessions opened within the last minute, in the order of the responses.
         reported: places of those that are evidence already.
         throttled: the responses that told it to wait; None if there was none.
-        deprecated: API and version to its deprecated requests.
+        deprecated: API and version to its requests, if Kafka 4 does not have the version.
     """
 
     name: str
@@ -113,7 +113,7 @@ class ObservedClient(ObservedEntity, kw_only=True):
         throttle = exchange.response.get("throttle", 0)
         if throttle > 0:
             yield self._throttled(line, throttle)
-        if exchange.is_deprecated:
+        if line.is_removed:
             yield self._deprecated(line)
 
     def _throttled(self, line: RecordedRequest, wait_ms: int) -> Finding:
@@ -134,19 +134,9 @@ class ObservedClient(ObservedEntity, kw_only=True):
         return self.throttled
 
     def _deprecated(self, line: RecordedRequest) -> Finding:
-        """Report a deprecated API version; each request completes one finding."""
+        """Report a removed API version; each request completes one finding."""
         key = f"{line.api} {line.version}"
-        before = self.deprecated.get(key)
-        found = DeprecatedVersion(
-            line=line,
-            severity=Severity.WARNING,
-            name=self.name,
-            since=before.since if before is not None else line,
-            api=line.api,
-            version=line.version,
-            count=(before.count if before is not None else 0) + 1,
-        )
-        self.deprecated[key] = found
+        found = self.deprecated[key] = deprecated_by(line, self.deprecated.get(key))
         while len(self.deprecated) > VERSIONS_MAX:
             del self.deprecated[next(iter(self.deprecated))]
         return found
@@ -165,6 +155,19 @@ class ObservedClient(ObservedEntity, kw_only=True):
                 yield SessionChurn(line=each, severity=Severity.WARNING, name=self.name, most=most)
 
 
+def deprecated_by(line: RecordedRequest, before: DeprecatedVersion | None) -> DeprecatedVersion:
+    """The finding about an API version with one more request."""
+    return DeprecatedVersion(
+        line=line,
+        severity=Severity.WARNING,
+        name=line.name,
+        since=before.since if before is not None else line,
+        api=line.api,
+        version=line.version,
+        count=(before.count if before is not None else 0) + 1,
+    )
+
+
 def severity_of(code: int) -> Severity:
     """The severity of an error that says nothing about an entity."""
     if code in SEVERE:
@@ -178,12 +181,10 @@ def _clients_in(
     codes = bodies.errors(exchange.response)
     opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
     throttle = exchange.response.get("throttleTimeMs") or 0
-    if not (takes_all or codes or opened or throttle or exchange.is_deprecated):
+    if not (takes_all or codes or opened or throttle or exchange.line.is_removed):
         return []
     response = {"codes": list(dict.fromkeys(codes)), "throttle": throttle}
-    part = RecordedExchange(
-        exchange.line, {"opened": opened}, response, is_deprecated=exchange.is_deprecated
-    )
+    part = RecordedExchange(exchange.line, {"opened": opened}, response)
     return [(EntityKey("client", exchange.line.name), part)]
 
 

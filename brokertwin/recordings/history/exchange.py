@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.kafka_apis import is_removed
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.brokers import (
     Absence,
@@ -85,6 +86,11 @@ class RecordedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.client or "?"
 
     @property
+    def is_removed(self) -> bool:
+        """Whether Kafka 4 does not have the API version any more (KIP-896)."""
+        return is_removed(self.api, self.version)
+
+    @property
     def process(self) -> tuple[str, str]:
         """Client id and host, which identify a client as far as the recording shows."""
         return self.client, self.host
@@ -108,8 +114,7 @@ class RecordedExchange(msgspec.Struct, frozen=True, omit_defaults=True):
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
     `busy_ms` is the time in the broker's queues, and that for reading the log. `is_internal` is
-    True for requests at a controller, which only replication uses. `is_deprecated` is whether the
-    broker marks the API version as deprecated (KIP-896).
+    True for requests at a controller, which only replication uses.
     """
 
     line: RecordedRequest
@@ -121,7 +126,6 @@ class RecordedExchange(msgspec.Struct, frozen=True, omit_defaults=True):
     has_waited: bool = False
     busy_ms: float = 0.0
     is_internal: bool = False
-    is_deprecated: bool = False
 
     @property
     def code(self) -> int:
@@ -357,7 +361,6 @@ def exchange_of(
         recorded.is_recorded,
         *stages,
         is_internal,
-        recorded.is_deprecated,
     )
 
 

@@ -1385,7 +1385,7 @@ class ClientThrottled(_OfClient, frozen=True, kw_only=True, tag="client-throttle
 
 
 class DeprecatedVersion(_OfClient, frozen=True, kw_only=True, tag="deprecated-api-version"):
-    """A client uses an API version that Kafka marks as deprecated (KIP-896)."""
+    """A client uses an API version that Kafka 4 does not have any more (KIP-896)."""
 
     since: RecordedRequest
     api: str

@@ -75,6 +75,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
         producer: producer id and epoch of a transactional commit; -1 otherwise.
         is_superseded: whether a later commit without transaction took its place.
         ended: when its transaction had committed, in ms; 0 without one.
+        is_last: whether it certainly came after all earlier commits and deletions.
     """
 
     topic: str
@@ -86,6 +87,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     producer: tuple[int, int] = (NO_PRODUCER, -1)
     is_superseded: bool = False
     ended: float = 0.0
+    is_last: bool = True
 
     @property
     def at(self) -> PartitionId:
@@ -102,11 +104,13 @@ class ObservedOffsets(msgspec.Struct):
     Attributes:
         offsets: topic and partition to its committed offset.
         pending: offsets of transactions that have not ended.
+        deleted: topic and partition to the last deletion of its offset; "" to that of the group.
     """
 
     group: str
     offsets: dict[str, CommittedOffset] = field(default_factory=dict)
     pending: list[CommittedOffset] = field(default_factory=list)
+    deleted: dict[str, RecordedRequest] = field(default_factory=dict)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         api = exchange.line.api
@@ -161,9 +165,13 @@ class ObservedOffsets(msgspec.Struct):
         return not known.is_before(taken.line, pending.line)
 
     def _former(self, new: CommittedOffset, known: KnownFacts) -> CommittedOffset | None:
-        """The offset before a commit; None if its topic was deleted in between."""
+        """The offset before a commit; None if that is unknown, or its topic was deleted."""
         former = self.offsets.get(new.place)
-        if former is None or known.was_deleted(former.topic, former.line.time, new.line.end):
+        if (
+            former is None
+            or not former.is_last
+            or known.was_deleted(former.topic, former.line.time, new.line.end)
+        ):
             return None
         return former
 
@@ -191,6 +199,8 @@ class ObservedOffsets(msgspec.Struct):
         response = exchange.response
         if exchange.line.api == "DELETE_GROUPS":
             is_deleted = self.group in deleted_by(exchange)
+            if is_deleted:
+                self._note_deletion("", exchange.line)
             for each in list(self.offsets.values()) if is_deleted else ():
                 yield self._vanished(each, exchange.line, Vanishing.GROUP_DELETED)
             return
@@ -198,9 +208,16 @@ class ObservedOffsets(msgspec.Struct):
             for part in topic["partitions"]:
                 if not part["errorCode"]:
                     name, number = known.topic(topic), part["partitionIndex"]
+                    self._note_deletion(f"{name}-{number}", exchange.line)
                     offset = self.offsets.get(f"{name}-{number}")
                     gone = offset or CommittedOffset(name, number, -1, "", "", exchange.line)
                     yield self._vanished(gone, exchange.line, Vanishing.OFFSET_DELETE)
+
+    def _note_deletion(self, place: str, line: RecordedRequest) -> None:
+        self.deleted.pop(place, None)
+        self.deleted[place] = line
+        while len(self.deleted) > OFFSETS_MAX:
+            del self.deleted[next(iter(self.deleted))]
 
     def _fetched(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Note the offsets that an OffsetFetch no longer returns."""
@@ -223,9 +240,11 @@ class ObservedOffsets(msgspec.Struct):
 
     def _take(self, new: CommittedOffset, known: KnownFacts) -> Iterator[Finding]:
         """Take an offset; two commits at once have no order."""
-        former = self._former(new, known)
-        self.offsets.pop(new.place, None)
-        self.offsets[new.place] = new
+        former, before = self._former(new, known), self.offsets.pop(new.place, None)
+        lines = [self.deleted.get(new.place), self.deleted.get("")]
+        lines += [before.line] if before is not None else []
+        is_last = all(each is None or known.is_before(each, new.line) for each in lines)
+        self.offsets[new.place] = msgspec.structs.replace(new, is_last=is_last)
         while len(self.offsets) > OFFSETS_MAX:
             del self.offsets[next(iter(self.offsets))]
         yield OffsetCommitted(group=self.group, line=new.line, partition=new.at, offset=new.offset)

@@ -3,7 +3,8 @@
 The lag at a commit is at least that by the last high watermark (HW) before it, and at most that by
 the first HW after it. If both are negative, the group committed beyond the log end. The lag has
 grown if the lower bound of a later commit is above the upper bound of an earlier one. So a HW that
-is not recorded never makes the lag greater.
+is not recorded never makes the lag greater. Records that are read again after a commit that
+went back are no growth.
 
 Offsets of a transaction are committed when it ends. A HW that goes back, with a new leader, begins
 anew: lags before and after it are not compared.
@@ -71,6 +72,7 @@ class WaitingCommit(msgspec.Struct):
         end: when it was done, in ms since 1970.
         least: the lower bound of the lag; None if no HW before it is recorded.
         low: the upper bound of an earlier lag that it was compared with; None if it has not grown.
+        back: by how many records the group had gone back up to it.
     """
 
     line: RecordedRequest
@@ -78,6 +80,7 @@ class WaitingCommit(msgspec.Struct):
     offset: int
     least: int | None
     low: int | None = None
+    back: int = 0
 
 
 class GroupLag(msgspec.Struct):
@@ -86,12 +89,16 @@ class GroupLag(msgspec.Struct):
     Attributes:
         offsets: its committed offsets, also those of open transactions.
         waiting: commits whose upper bound is unknown, in their order.
-        lowest: the least upper bound of a lag; None if none is known.
+        lowest: the least upper bound of a lag, less `back`; None if none is known.
+        last: the last committed offset; -1 if none is known.
+        back: by how many records commits have gone back: so much lag is not growth.
     """
 
     offsets: ObservedOffsets
     waiting: list[WaitingCommit] = field(default_factory=list)
     lowest: int | None = None
+    last: int = -1
+    back: int = 0
 
 
 class PartitionLag(ObservedEntity, kw_only=True):
@@ -176,9 +183,11 @@ class PartitionLag(ObservedEntity, kw_only=True):
             ):
                 continue
             offset = each.offset
+            group.back += max(0, group.last - offset)
+            group.last = offset
             before = next((e for e in reversed(self.watermarks) if e.sent <= by.time), None)
             least = before.value - offset if before is not None else None
-            commit = WaitingCommit(each.line, by.end, offset, least)
+            commit = WaitingCommit(each.line, by.end, offset, least, back=group.back)
             if least is not None:
                 yield LagSeen(
                     line=commit.line, group=name, partition=self._at, offset=offset, lag=least
@@ -203,13 +212,17 @@ class PartitionLag(ObservedEntity, kw_only=True):
                     offset=commit.offset,
                     beyond=-most,
                 )
+            most -= commit.back
             group.lowest = min(most, most if group.lowest is None else group.lowest)
         for commit in group.waiting:
             yield from self._grown(name, group, commit)
 
     def _grown(self, name: str, group: GroupLag, commit: WaitingCommit) -> Iterator[Finding]:
-        low, least = group.lowest, commit.least
-        if low is None or least is None or least - low < GROWTH or commit.low == low:
+        least = commit.least
+        if group.lowest is None or least is None:
+            return
+        low = group.lowest + commit.back
+        if least - low < GROWTH or commit.low == low:
             return
         commit.low = low
         yield LagGrew(

@@ -112,6 +112,11 @@ class TransactionRequests(msgspec.Struct):
         count = bisect_right(self.aborting, time, key=lambda each: each.time)
         return self.aborting[count - 1] if count else None
 
+    def marked_until(self, time: int, epoch: int) -> int:
+        """When the last marker of another epoch before a time was written; 0 if none is known."""
+        ends = (each.line.end for each in self.marked if each.epoch != epoch)
+        return max((end for end in ends if end <= time), default=0)
+
     def mark(self, mark: Mark) -> None:
         insort(self.marked, mark, key=lambda each: each.line.end)
 

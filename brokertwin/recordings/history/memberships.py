@@ -54,6 +54,9 @@ BEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT", "SHARE_GROUP_HEA
 """The APIs by which members join, reach another epoch, and leave."""
 
 MEMBER_APIS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", *BEATS)
+STAYING = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT")
+"""The APIs by which a classic member shows that it has not left."""
+
 COMMITS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
 REFUSED = frozenset(
     {
@@ -166,6 +169,7 @@ class ObservedMember(msgspec.Struct):
         epoch_by: the request that shows it.
         joined_in: the epoch of its first response, until it is known which one it began; else -1.
         is_later: whether it began a later one, because that one was there before.
+        is_unknown: whether its coordinator did not know it: its client had not left.
     """
 
     joined: RecordedRequest
@@ -176,6 +180,7 @@ class ObservedMember(msgspec.Struct):
     epoch_by: RecordedRequest | None = None
     joined_in: int = -1
     is_later: bool = False
+    is_unknown: bool = False
 
     def is_silent(self, line: RecordedRequest) -> bool:
         """Whether its session may have ended at a request, because it sent nothing for so long."""
@@ -217,7 +222,7 @@ class ObservedGeneration(msgspec.Struct):
         since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
         before: its members; None if not recorded.
         under_way: when refusals showed that this one was to come, in ms since 1970; -1 if none did.
-        has_moved: whether the coordinator was not there for a time since the one before it.
+        moved: when the coordinator was not there last since the one before it; -1 if it always was.
     """
 
     first: RecordedRequest | None = None
@@ -230,7 +235,7 @@ class ObservedGeneration(msgspec.Struct):
     since: int = -1
     before: dict[str, str | None] | None = None
     under_way: int = -1
-    has_moved: bool = False
+    moved: int = -1
 
 
 class GroupState(NamedTuple):
@@ -396,7 +401,9 @@ class Membership(msgspec.Struct):
             self.clients[member] = line
         if line.api == "HEARTBEAT" or line.api == "SYNC_GROUP":
             self.has_beats = self.has_beats or line.api == "HEARTBEAT"
-            if not exchange.code:
+            # a coordinator that waits for a member to join again prolongs its session
+            is_waiting = line.api == "HEARTBEAT" and exchange.code == Error.REBALANCE_IN_PROGRESS
+            if not exchange.code or is_waiting:
                 self.seen(member, body.get("generationId", -1), line)
         if line.api == "JOIN_GROUP":
             yield from self._join(exchange, member, known.last)
@@ -806,7 +813,8 @@ class Membership(msgspec.Struct):
             before = self.generations[earlier]
             generation.former, generation.before = earlier, before.members
             generation.since = before.first.end if before.first is not None else -1
-        generation.has_moved |= generation.since < self.unavailable <= line.end
+        if generation.since < self.unavailable <= line.end:
+            generation.moved = self.unavailable
         return generation
 
     def _reached(
@@ -894,11 +902,12 @@ class Membership(msgspec.Struct):
         left = {each.member for each in self.departures if each.line.time <= until}
         known = {*(each.member for each in found), *left, *filter(None, now.values())}
         gone = [m for m, i in before.items() if m not in now and not {m, i} & known]
-        # a coordinator that stops may leave the request of a departure without a response
         found += [
             MemberDropped(member=member, client=self._client(member))
             for member in gone
-            if member in self.clients and member not in self.replaced and not generation.has_moved
+            if member in self.clients
+            and member not in self.replaced
+            and self._has_stayed(member, generation)
         ]
         is_same = before.keys() == now.keys() and not any(now.values())
         if not found and not gone and is_same:  # a static member may have been restarted
@@ -918,12 +927,25 @@ class Membership(msgspec.Struct):
         """
         generation = self.generations[number]
         before, now = generation.before, generation.members
-        if generation.former != number - 2 or not before or now is None or generation.has_moved:
+        if generation.former != number - 2 or not before or now is None:
             return []
         if before.keys() & now.keys() or not self._have_expired(before, line):
             return []
         expired = [member for member in before if member not in self.gone]
+        if not all(self._has_stayed(member, generation) for member in expired):
+            return []
         return [MemberDropped(member=each, client=self._client(each)) for each in expired]
+
+    def _has_stayed(self, member: str, generation: ObservedGeneration) -> bool:
+        """Return whether a member that no request let leave has not left before a generation.
+
+        A coordinator that stops may leave the request of a departure without a response.
+        """
+        known = self.members.get(member) or self.dropped.get(member)
+        if generation.moved < 0 or known is None or generation.first is None:
+            return generation.moved < 0
+        by_next = known.last.broker == generation.first.broker
+        return known.is_unknown or (by_next and known.last.end > generation.moved)
 
     def _have_expired(self, members: Iterable[str], line: RecordedRequest) -> bool:
         """Return whether the sessions of members ended before a request, unless they left."""
@@ -931,12 +953,14 @@ class Membership(msgspec.Struct):
         return all(
             member in known
             and member not in self.replaced
-            and known[member].session_timeout_ms > 0
-            and known[member].last.broker == line.broker
-            and known[member].is_silent(line)
+            and (known[member].is_unknown or self._has_expired(known[member], line))
             for member in members
             if member not in self.gone
         )
+
+    def _has_expired(self, member: ObservedMember, line: RecordedRequest) -> bool:
+        is_same = member.last.broker == line.broker
+        return is_same and member.session_timeout_ms > 0 and member.is_silent(line)
 
     def _note_rebalance(self, exchange: RecordedExchange) -> None:
         """Note a refusal that shows that a rebalance had begun before members joined for it.
@@ -974,6 +998,8 @@ class Membership(msgspec.Struct):
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
         member = body.get("memberId") or ""
+        if exchange.code == Error.UNKNOWN_MEMBER_ID and line.api in STAYING:
+            yield from self._note_unknown(member)
         if exchange.code == Error.FENCED_MEMBER_EPOCH and member not in self.members:
             self._enter(member, ObservedMember(line, line, instance))  # the coordinator has it
         for code in sorted({*bodies.errors(response)}):
@@ -1003,6 +1029,13 @@ class Membership(msgspec.Struct):
                     code=code,
                     member=member,
                 )
+
+    def _note_unknown(self, member: str) -> Iterator[Finding]:
+        known = self.members.get(member) or self.dropped.get(member)
+        if known is not None:
+            known.is_unknown = True
+            for number in self.generations:
+                yield from self._report(number)
 
     def causes(self, code: int, exchange: RecordedExchange) -> tuple[Cause, ...]:
         """The causes of an error; none if the recording does not show them."""

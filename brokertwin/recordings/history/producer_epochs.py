@@ -330,10 +330,12 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     ) -> ObservedAbort:
         requests, coordinator = self.requests[producer_id], coordinator_of(marker)
         began = requests.open_at(marker.time)
-        since = began.line.time if began is not None else 0
+        former_end = requests.marked_until(marker.time, epoch) - CLOCKS_MS
+        since = began.line.time if began is not None else former_end
         last = requests.last_aborting(marker.end + CLOCKS_MS)
-        requested = last if last is not None and last.time >= since else None
-        requested = marker if coordinator is None else requested
+        used = {each.requested for each in self.aborts if each.producer_id == producer_id}
+        is_new = last is not None and last.time >= since and last not in used
+        requested = marker if coordinator is None else last if is_new else None
         timeout_ms = self._timeout_at(since) if began is not None else None
         former = next((e.line.broker for e in reversed(self.given) if e.line.end <= since), None)
         is_timeout = (

@@ -293,7 +293,6 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
             exchange.has_waited,
             exchange.busy_ms,
             exchange.is_internal,
-            exchange.is_deprecated,
         )
         topic, number = place
         parts_of.append((EntityKey("replication", f"{number} {topic}"), own))

@@ -145,7 +145,10 @@ def watch(
     Raises:
         UserError: the source cannot be read, or none of the lines is an exchange.
     """
-    found = recording.read_from(source, batches, with_own=True)
+    return watched(recording.read_from(source, batches, with_own=True), known)
+
+
+def watched(found: Recording, known: KnownFacts | None = None) -> Watched:
     exchanges = [
         *(exchange_of(each) for each in found.exchanges),
         *(exchange_of(each, is_internal=True) for each in found.own),

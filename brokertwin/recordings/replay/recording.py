@@ -78,7 +78,6 @@ class Exchange(msgspec.Struct, frozen=True):
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.
         busy_ms: time in the broker's queues, and that for reading the log.
-        is_deprecated: Kafka 4 does not have the API version any more.
     """
 
     id: str
@@ -99,7 +98,6 @@ class Exchange(msgspec.Struct, frozen=True):
     made: float = 0.0
     has_waited: bool = False
     busy_ms: float = 0.0
-    is_deprecated: bool = False
 
     @property
     def api(self) -> str:
@@ -163,16 +161,6 @@ class Recording(NamedTuple):
         left_out[BROKERS_WRITES] = len(self.exchanges) - len(rest)
         left_out += Counter()  # removes zero counts
         return self._replace(exchanges=rest, left_out=left_out)
-
-    def with_id_prefix(self, prefix: str) -> "Recording":
-        """Return a copy with a prefix for each exchange id."""
-        if not prefix:
-            return self
-        exchanges, ends = (
-            [msgspec.structs.replace(each, id=f"{prefix}{each.id}") for each in events]
-            for events in (self.exchanges, self.ends)
-        )
-        return self._replace(exchanges=exchanges, ends=ends)
 
 
 def _is_of_broker(exchange: Exchange) -> bool:
@@ -321,7 +309,6 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
         made=made,
         has_waited=has_waited,
         busy_ms=busy_ms,
-        is_deprecated=details.request_api_version_deprecated,
     )
     return exchange, details.listener, details.is_forwarded
 

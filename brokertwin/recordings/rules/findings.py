@@ -185,8 +185,9 @@ OF_FINDINGS: dict[str, Rule] = {
         " clients`. Raise them, or let the client send less.",
     ),
     "deprecated-api-version": Rule(
-        "Kafka 4.0 and later refuse API versions that older brokers mark as deprecated.",
-        "KIP-896; requestApiVersionDeprecated in the request log",
+        "Kafka 4 does not have these API versions, and closes the connection at such a request: the"
+        " server.log names the version, the request log does not show the request.",
+        "KIP-896; validVersions in the message schemas of Kafka 4.3.1",
         "Update the library of this client before the brokers are updated to Kafka 4.",
     ),
     "broker-gone": Rule(

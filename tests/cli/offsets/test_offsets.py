@@ -56,6 +56,13 @@ def test_a_history_fits_80_columns() -> None:
     assert "forth" not in done.stdout
 
 
+def test_a_history_of_an_unknown_group_is_an_error() -> None:
+    for words in ((), ("--json",)):
+        done = brokertwin("offsets", "history", RECORDED, "nosuch", *words)
+        assert done.returncode == 2
+        assert f"{RECORDED} has no commits of group nosuch." in done.stderr
+
+
 def test_show_returns_committed_offsets_at_a_time() -> None:
     row = {"topic": "orders", "partition": 0}
     now = documents(brokertwin("offsets", "show", RECORDED, "--json").stdout)

@@ -102,6 +102,15 @@ def test_unreadable_lines_are_reported(empty_directory: Path) -> None:
     assert "mixed.jsonl:1" in done.stderr
 
 
+def test_requests_that_a_capture_could_not_decode_are_counted(empty_directory: Path) -> None:
+    request = {"requestHeader": {"requestApiKey": 0, "requestApiVersion": 2}, "request": None}
+    line = json.dumps({"time": 1, "reason": "request: PRODUCE version 2", **request})
+    (empty_directory / "old.jsonl").write_text(line + "\n")
+    done = brokertwin("audit", INFO, "old.jsonl", cwd=empty_directory)
+    assert "1 request could not be decoded: PRODUCE v2 (1)." in done.stderr
+    assert "Kafka 4 refuses: PRODUCE v2 (1)" in done.stdout
+
+
 def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) -> None:
     file = empty_directory / "growing.jsonl"
     lines = gzip.decompress(ERRORS.read_bytes()).splitlines(keepends=True)

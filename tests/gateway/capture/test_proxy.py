@@ -285,6 +285,9 @@ class FullDisk:
 
     name = "full disk"
 
+    def open(self) -> None:
+        pass
+
     def write(self, documents: Sequence[bytes]) -> None:
         raise SinkError("No space left on device")
 

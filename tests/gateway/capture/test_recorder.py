@@ -27,6 +27,9 @@ class SlowSink:
         if is_open:
             self.gate.set()
 
+    def open(self) -> None:
+        pass
+
     def write(self, documents: Sequence[bytes]) -> None:
         self.gate.wait(20)
         self.written += documents
@@ -51,6 +54,7 @@ def test_documents_are_written_in_order(documents: list[bytes], waiting: int) ->
 
     async def record() -> Recorder:
         recorder = Recorder(sink, waiting_bytes=waiting)
+        recorder.start()
         for document in documents:
             await recorder.put(document)
         await recorder.close()
@@ -66,6 +70,7 @@ def test_traffic_waits_for_a_slow_sink() -> None:
 
     async def record() -> Recorder:
         recorder = Recorder(sink, waiting_bytes=10)
+        recorder.start()
         await recorder.put(b"x" * 10)
         second = asyncio.create_task(recorder.put(b"second"))
         done, _ = await asyncio.wait([second], timeout=0.05)
@@ -85,6 +90,7 @@ def test_wait_for_a_slow_sink_is_bounded() -> None:
 
     async def record() -> Recorder:
         recorder = Recorder(sink, lambda: reported.append(True), waiting_bytes=10, patience_s=0.02)
+        recorder.start()
         await recorder.put(b"x" * 10)
         for _ in range(3):
             await recorder.put(b"lost")
@@ -107,6 +113,7 @@ def test_full_disk_ends_the_recording_and_not_the_traffic() -> None:
 
     async def record() -> Recorder:
         recorder = Recorder(sink, reported.set)
+        recorder.start()
         await recorder.put(b"kept")
         while not sink.written:
             await asyncio.sleep(0.001)
@@ -123,6 +130,7 @@ def test_full_disk_ends_the_recording_and_not_the_traffic() -> None:
 @pytest.mark.parametrize("name", ["plain.jsonl", "zipped.jsonl.gz"])
 def test_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
     sink = FileSink(tmp_path / name)
+    sink.open()
     sink.write([b"1", b"2"])
     cut: list[str] = []
     texts = [line.text for line in lines_of(tmp_path / name, name, on_cut=lambda: cut.append(name))]
@@ -137,7 +145,8 @@ def test_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
 
 def test_unwritable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Cannot write to .*: No such file or directory"):
-        FileSink(tmp_path / "nowhere" / "file.jsonl")
+        FileSink(tmp_path / "nowhere" / "file.jsonl").open()
     full = FileSink(Path("/dev/full"))
+    full.open()
     with pytest.raises(SinkError, match="No space left on device"):
         full.write([b"x" * 100_000])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import confluent_kafka
 import pytest
 from structlog.testing import capture_logs
 
@@ -9,7 +10,10 @@ from brokertwin.gateway.engine.engine import EdgeRequest, internal_header
 from brokertwin.gateway.security import denials
 from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, DenialLog, denied
 from brokertwin.protocol.errors import Error
+from brokertwin.testing import KafkaBroker
+from tests.support.patience import PATIENCE_S
 
+INJECTED = "injected"
 TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED
 IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -69,6 +73,31 @@ def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
         "api": "FETCH",
         "error": "TOPIC_AUTHORIZATION_FAILED",
         "resource": "Topic:a,b",
+    }
+
+
+def test_an_injected_error_is_not_logged_as_denied(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("orders")
+    own = {"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0}
+    producer, reports = confluent_kafka.Producer(own), []
+    producer.list_topics("orders", timeout=PATIENCE_S)
+    kafka_broker.fail_next("PRODUCE", TOPIC)
+    kafka_broker.fail_next("METADATA", TOPIC, topic="orders")
+    with capture_logs() as logs:
+        producer.produce("orders", b"one", on_delivery=lambda error, _: reports.append(error))
+        assert producer.flush(PATIENCE_S) == 0
+        shown = producer.list_topics("orders", timeout=PATIENCE_S)
+    assert (reports[0].code(), shown.topics["orders"].error.code()) == (TOPIC, TOPIC)
+    events = [(each["event"], each["api"], each["resource"]) for each in logs]
+    assert events == [(INJECTED, api, "Topic:orders") for api in ("PRODUCE", "METADATA")]
+
+
+def test_a_denial_beside_an_injected_error_is_a_denial() -> None:
+    with capture_logs() as logs:
+        DenialLog().look(requested(), {"errorCode": 30, "topics": refused("a")}, injected=GROUP)
+    assert {each["error"]: each["event"] for each in logs} == {
+        "GROUP_AUTHORIZATION_FAILED": INJECTED,
+        "TOPIC_AUTHORIZATION_FAILED": "denied",
     }
 
 

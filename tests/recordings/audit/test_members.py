@@ -75,6 +75,7 @@ def test_reasons_of_clients_are_shown() -> None:
     story = GroupTimeline(recording.exchanges, GROUP).story()
     assert "member b has left: the consumer is being closed" in story[2].notes
     assert "reason: rebalance enforced by user" in story[-1].said
+    assert story[-1].notes == ["generation 3 begins: a joined again: rebalance enforced by user"]
     recording.add("b", "HEARTBEAT", {"groupId": GROUP, "memberId": "b"}, {"errorCode": 25})
     (refused,) = GroupTimeline(recording.exchanges, GROUP).story()[-1].refused
     assert refused.because.endswith("(h:2000) (the consumer is being closed).")

@@ -4,8 +4,11 @@ from collections import Counter
 from functools import cache, partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from brokertwin.gateway.capture.documents import CapturedExchange
+from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.one_pass import pass_over
@@ -15,6 +18,7 @@ from brokertwin.recordings.explain.lso import LsoTimeline
 from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.history.clients import CLIENTS
+from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.findings import (
     ClientThrottled,
     CommitRefused,
@@ -40,7 +44,7 @@ from brokertwin.recordings.history.shares import SHARE_GROUPS
 from brokertwin.recordings.history.stable_offsets import StableOffset, TransactionInPartition
 from brokertwin.recordings.replay import recording
 from tests.support.sources import ROOT
-from tests.support.synthetic_recording import SyntheticRecording
+from tests.support.synthetic_recording import START, SyntheticRecording, exchange
 
 REPORTS = ROOT / "tests" / "recordings" / "reports"
 READING = FileReading(broker=1)
@@ -75,6 +79,46 @@ def test_an_accident_has_these_findings_and_no_others(name: str) -> None:
     passed = pass_over(partial(read_files, [path_of(name)], READING)).history
     for found in (findings(history(name)), findings(passed)):
         assert Counter(each.kind for each in found) == KINDS[name]
+
+
+def captured(api: str, version: int, client: bytes) -> bytes:
+    """The capture's document of a request whose version cannot be decoded."""
+    header = API_KEYS[api].to_bytes(2) + version.to_bytes(2) + bytes(4)
+    each = CapturedExchange(START, 0.0, "c1", None)
+    each.read_request(header + len(client).to_bytes(2) + client + b"body")
+    return each.document(0.0, True, None) + b"\n"
+
+
+def test_removed_versions_are_found_in_requests_that_a_capture_could_not_decode(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "old.jsonl"
+    sent = [("PRODUCE", 2, b"old"), ("PRODUCE", 2, b"old"), ("FETCH", 3, b"broker-1-fetcher-0")]
+    new = ("METADATA", 99, b"new")
+    ordinary = b'{"time":1,"requestHeader":{"requestApiKey":3,"requestApiVersion":0},"request":{}}'
+    file.write_bytes(ordinary + b"\n" + b"".join(captured(*each) for each in (*sent, new)))
+    for found in (
+        read([file], READING).history,
+        pass_over(partial(read_files, [file], READING)).history,
+    ):
+        assert found.undecoded.said == (
+            "4 requests could not be decoded: PRODUCE v2 (2), FETCH v3 (1), METADATA v99 (1)."
+        )
+        (old,) = findings(found)
+        assert (old.kind, old.subject, old.total) == ("deprecated-api-version", "client old", 2)
+        assert old.what == "Uses 1 API version that Kafka 4 refuses: PRODUCE v2 (2)."
+        assert old.evidence[-1].place == "old.jsonl:3"
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "is_found"),
+    [("JOIN_GROUP", 0, False), ("LIST_OFFSETS", 0, True), ("LIST_OFFSETS", 1, False)],
+)
+def test_a_removed_version_is_one_that_the_schemas_of_kafka_4_lack(
+    api: str, version: int, is_found: bool
+) -> None:
+    line = exchange_of(exchange(0, "old", api, {}, {})).line
+    assert msgspec.structs.replace(line, version=version).is_removed is is_found
 
 
 def test_a_static_member_that_is_away_gets_113_and_a_replaced_one_25() -> None:

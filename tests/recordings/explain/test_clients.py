@@ -9,7 +9,7 @@ from brokertwin.recordings.explain.clients import ClientTimeline
 from brokertwin.recordings.history.bodies import refused_topics
 from brokertwin.wording import some
 from tests.support import audits
-from tests.support.synthetic_recording import SyntheticRecording
+from tests.support.synthetic_recording import SyntheticRecording, exchange
 
 
 def client(capture: str, key: str) -> ClientTimeline:
@@ -37,6 +37,24 @@ def test_other_requests_are_listed_if_refused() -> None:
     assert len({entry.id for entry in story}) == len(story) < 30
     created = [each.said for each in story if each.api == "CREATE_TOPICS" and each.refused]
     assert created[:2] == ["admin_kp.15.t0", "bad name!"]
+
+
+def test_an_offset_out_of_range_has_the_deletion_that_its_partition_shows() -> None:
+    found = client("offset_reset", "ck-consumer")
+    refused = [each for entry in found.story() for each in entry.refused]
+    because = [each.because for each in refused if each.code == Error.OFFSET_OUT_OF_RANGE]
+    assert len(because) == 6
+    assert because[0].startswith("offset_reset.11.events-0: Offset 2 was requested; client admin's")
+    assert "DELETE_RECORDS at 00:51:41.501 (offset_reset.jsonl:44) deleted" in because[0]
+    assert found.topics > {"offset_reset.11.events"}
+    last = "explain partition TOPIC-N tells the whole story of offset_reset.11.events-0, "
+    assert any(each.startswith(last) for each in found.ending())
+
+
+def test_only_errors_that_depend_on_partitions_name_a_partition() -> None:
+    """It was refused for a fenced producer, and for a deleted topic by an API of groups."""
+    assert client("txn_fencing_ck", "first").partitions == []
+    assert client("topic_regexes", "raw").partitions == []
 
 
 def test_topics_of_an_error_are_found_by_both_names_and_cut_after_some() -> None:
@@ -84,3 +102,30 @@ def test_unknown_client_lists_the_existing_ones() -> None:
     recording.init("a", 0)
     with pytest.raises(UserError, match="has no client b"):
         ClientTimeline(recording.exchanges, "b")
+
+
+def cut_off(connections: int, longer: int, every_ms: int) -> list[str]:
+    """The ending of a client with connections that end after Metadata, and with longer ones."""
+    exchanges = []
+    for number in range(connections + longer):
+        apis = ["API_VERSIONS", "METADATA"] + ["PRODUCE"] * (number >= connections)
+        for turn, api in enumerate(apis):
+            each = exchange(number * every_ms + turn, "old", api, {}, {})
+            exchanges.append(msgspec.structs.replace(each, connection=f"c{number}"))
+    return ClientTimeline(exchanges, "old").ending()
+
+
+@pytest.mark.parametrize(
+    ("connections", "longer", "every_ms", "is_said"),
+    [(10, 0, 100, True), (9, 0, 100, False), (10, 2, 100, False), (10, 0, 3_000, False)],
+)
+def test_connections_that_end_after_the_same_requests_are_unknown_and_shown(
+    connections: int, longer: int, every_ms: int, is_said: bool
+) -> None:
+    lines = cut_off(connections, longer, every_ms)
+    said = [line for line in lines if line.startswith("unknown: ")]
+    assert bool(said) is is_said
+    if is_said:
+        assert said[0].startswith(
+            "unknown: 10 of 10 connections in 1 s ended after API_VERSIONS, METADATA; the log does"
+        )

@@ -9,6 +9,7 @@ from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.explain import error_pages
 from tests import error_pages as written
 from tests.support.documents import DOCUMENTS, name_of
+from tests.support.sources import ROOT
 
 
 def test_the_pages_are_those_of_the_table() -> None:
@@ -51,13 +52,14 @@ def test_every_page_is_reached_from_the_list() -> None:
         ("NetworkException", 13),
         ("Broker: Unknown member", 25),
         ("The coordinator is not aware of this member.", 25),
+        ("KafkaJSProtocolError: The coordinator is not aware of this member", 25),
     ],
 )
 def test_an_error_by_its_name_or_by_that_of_an_exception(name: str, code: int) -> None:
     assert error_pages.code_of(name) == code
 
 
-RARELY = "If a consumer polls too rarely, `brokertwin audit` has the findings max-poll-exceeded"
+RARELY = "`brokertwin audit` has the findings max-poll-exceeded"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +69,25 @@ RARELY = "If a consumer polls too rarely, `brokertwin audit` has the findings ma
             "org.apache.kafka.clients.consumer.CommitFailedException",
             "Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or STALE_MEMBER_EPOCH. `brokertwin",
         ),
-        ("TimeoutException", "Explain REQUEST_TIMED_OUT. `brokertwin explain client ID"),
+        (
+            "org.apache.kafka.clients.consumer.CommitFailedException: Commit cannot be completed",
+            "Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION",
+        ),
+        (
+            "CommitFailedError: Offset commit cannot be completed since the consumer is not",
+            "Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION",
+        ),
+        ("TimeoutException", "Explain REQUEST_TIMED_OUT if a broker returned it. Check addresses"),
+        ("Local: Broker transport failure", "Check addresses"),
         ("Local: Maximum application poll interval (max.poll.interval.ms) exceeded", RARELY),
         ("Local_MaxPollExceeded", RARELY),
         ("_MAX_POLL_EXCEEDED", RARELY),
         ("UNKNOWN_MEMBER", "Did you mean UNKNOWN_MEMBER_ID or "),
-        ("FAILED", "List all errors with: brokertwin explain error"),
+        ("FAILED", "List all errors with: brokertwin explain error. For other"),
+        (
+            "SomethingUnheardOfException",
+            "List all errors with: brokertwin explain error. For other",
+        ),
     ],
 )
 def test_other_names_are_refused_with_a_hint(name: str, hint: str) -> None:
@@ -80,3 +95,23 @@ def test_other_names_are_refused_with_a_hint(name: str, hint: str) -> None:
         error_pages.code_of(name)
     assert raised.value.hint is not None
     assert raised.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("name", ["WakeupException", "NoOffsetForPartitionException"])
+def test_an_exception_without_an_error_of_a_broker_says_so(name: str) -> None:
+    with pytest.raises(UserError, match="no broker returns this"):
+        error_pages.code_of(f"org.apache.kafka.clients.consumer.{name}: x")
+
+
+def test_every_text_of_the_symptoms_is_known() -> None:
+    rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs/symptoms.md").read_text(), re.MULTILINE)
+    texts = [text.replace("…", "5") for row in rows for text in re.findall("`([^`]+)`", row)]
+    assert len(texts) >= 30
+    assert [text for text in texts if not is_known(text)] == []
+
+
+def is_known(text: str) -> bool:
+    try:
+        return error_pages.code_of(text) in error_pages.RULES
+    except UserError as refused:
+        return not refused.message.startswith("Unknown error")

@@ -174,7 +174,7 @@ def test_unknown_producer_lists_the_existing_ones() -> None:
     with pytest.raises(UserError, match="The recording has no producer payments") as error:
         history.story("payments")
     assert f"It has {NAME}." in str(error.value)
-    with pytest.raises(UserError, match="It has no "):
+    with pytest.raises(UserError, match="It has no producers at all"):
         ProducerTimeline([], "payments")
 
 

@@ -176,3 +176,10 @@ def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:
     recording.produce(0, 0)
     with pytest.raises(UserError, match="has no transactional id"):
         TransactionTimeline(recording.exchanges, str(PRODUCER))
+    request = {"transactionalId": None, "producerId": -1, "producerEpoch": -1}
+    response = {"errorCode": 0, "producerId": PRODUCER + 1, "producerEpoch": 0}
+    recording.add("b", "INIT_PRODUCER_ID", request, response)
+    recording.init("a", 0)
+    with pytest.raises(UserError, match="has no transactional id payments") as raised:
+        TransactionTimeline(recording.exchanges, "payments")
+    assert raised.value.hint == "It has tx."

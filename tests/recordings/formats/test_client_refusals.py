@@ -207,7 +207,7 @@ def test_a_log_without_groups_names_none(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         _groups(Where(files=[file]), "parcels")
     assert raised.value.hint == (
-        "It has no group. Take logs of a time when it was active;"
+        "It has no groups at all. Take logs of a time when it was active;"
         " `explain client` reads a client's own log."
     )
 

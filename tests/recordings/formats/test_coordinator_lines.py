@@ -10,6 +10,7 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.formats.coordinator_lines import Logged, logged
 
 LOGGER = " (kafka.coordinator.group.GroupCoordinator)"
+REJOIN = "need to re-join with the given member-id"
 ID = "reader-a-e19b4bca-d70d-4f44-bcca-c304d5eb2c18"
 TEXTS = {
     "Kafka 1": f"[GroupCoordinator 0]: Preparing to rebalance group my.group with old generation 3"
@@ -53,6 +54,14 @@ def test_lines_without_a_group_are_left_out() -> None:
             "Adding new member",
         ),
         (f"explicit `LeaveGroup` request for ({ID}) members.", "explicit `LeaveGroup` request"),
+        (
+            f"Adding new member {ID} with group instance id None; client reason: {REJOIN}: {ID}",
+            f"Adding new member; client reason: {REJOIN}",
+        ),
+        (
+            f"Removing [{ID}, {ID}] on pending sync request expiration",
+            "Removing on pending sync request expiration",
+        ),
     ],
 )
 def test_reasons_are_counted_without_member_ids(reason: str, general: str) -> None:

@@ -51,7 +51,7 @@ def test_a_release_is_audited(release: str) -> None:
     assert fenced.endswith("in 1 epoch; newer epochs went to client tx-2.")
     back = [what.partition(";")[0] for kind, *_, what in every if kind == "offset-back"]
     clients = ("admin", "reset-tool")
-    assert back == [f"Client {name} committed once less than before" for name in clients]
+    assert back == [f"Client {name} set 1 partition of the group back" for name in clients]
     assert "worker-2 left once" in found["rebalances", "group billing"]
 
 

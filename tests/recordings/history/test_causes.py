@@ -32,6 +32,7 @@ from brokertwin.recordings.history.findings import (
     OffsetsPending,
     OffsetVanished,
     OffsetWentBack,
+    ProducerIdReplaced,
     ProducerReplaced,
     Rebalance,
     RebalanceUnderWay,
@@ -395,6 +396,24 @@ def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None
     assert refusal(recording) == ()
 
 
+@pytest.mark.parametrize(
+    ("api", "has_expired"), [("HEARTBEAT", False), ("SYNC_GROUP", True), ("", True)]
+)
+def test_a_member_that_the_coordinator_waits_for_has_not_expired(
+    api: str, has_expired: bool
+) -> None:
+    """It is removed if it does not join again within the rebalance timeout."""
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 45_000}
+    response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": ""}
+    recording.add("a", "JOIN_GROUP", request, response, at=0)
+    beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    if api:
+        recording.add("a", api, beat, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=30_000)
+    recording.add("a", "HEARTBEAT", beat, {"errorCode": Error.UNKNOWN_MEMBER_ID}, at=60_000)
+    assert [type(each) for each in refusal(recording)] == [MemberExpired] * has_expired
+
+
 @pytest.mark.parametrize(("silent_ms", "has_expired"), [(5_900, True), (5_899, False)])
 def test_a_session_ends_a_tenth_of_a_second_before_its_timeout_at_most(
     silent_ms: int, has_expired: bool
@@ -475,6 +494,19 @@ def test_a_producer_id_that_no_other_producer_replaced_has_no_known_cause_of_49(
     recording.end_txn("a", 0, Error.INVALID_PRODUCER_ID_MAPPING)
     (found,) = History(recording.exchanges).found(PRODUCERS, ProducerReplaced)
     assert (found.causes, found.certainty) == ((), Certainty.UNKNOWN)
+
+
+@pytest.mark.parametrize(("taken", "by"), [(500, []), (1_500, [8])])
+def test_a_producer_id_is_replaced_only_by_one_that_was_given_after_it(
+    taken: int, by: list[int]
+) -> None:
+    recording = SyntheticRecording()
+    other = {"errorCode": 0, "producerId": 8, "producerEpoch": 0}
+    recording.add("b", "INIT_PRODUCER_ID", {"transactionalId": "tx"}, other, at=taken)
+    recording.init("a", 0, at=1_000)
+    recording.end_txn("a", 0, Error.INVALID_PRODUCER_ID_MAPPING, at=2_000)
+    (found,) = History(recording.exchanges).found(PRODUCERS, ProducerReplaced)
+    assert [e.producer_id for e in found.causes if isinstance(e, ProducerIdReplaced)] == by
 
 
 def joined(recording: SyntheticRecording, number: int) -> set[str]:
@@ -599,6 +631,34 @@ def test_an_offset_of_a_topic_that_was_made_again_did_not_go_back() -> None:
     assert list(History(recording.exchanges).found(GROUPS, OffsetWentBack)) == []
 
 
+@pytest.mark.parametrize("is_precise", [True, False])
+@pytest.mark.parametrize("by", ["OFFSET_COMMIT", "OFFSET_DELETE", "DELETE_GROUPS"])
+def test_an_offset_went_back_only_if_it_was_certainly_the_last_one(
+    by: str, is_precise: bool
+) -> None:
+    """In whole seconds, what else changed the offset may have come after it."""
+    recording = SyntheticRecording()
+    if by == "OFFSET_COMMIT":
+        recording.commit(1, at=1_100)
+    elif by == "OFFSET_DELETE":
+        gone = {"name": TOPIC, "partitions": [{"partitionIndex": 0, "errorCode": 0}]}
+        recording.add("admin", by, {"groupId": GROUP}, {"errorCode": 0, "topics": [gone]}, at=1_100)
+    else:
+        gone = {"results": [{"groupId": GROUP, "errorCode": 0}]}
+        recording.add("admin", by, {"groupsNames": [GROUP]}, gone, at=1_100)
+    recording.commit(7, at=1_300)
+    recording.commit(0, at=9_000)
+    recording.commit(9, at=19_000)
+    recording.commit(8, at=29_000)
+    if not is_precise:
+        recording.exchanges = [
+            msgspec.structs.replace(e, time=e.time // 1000 * 1000, end=e.end // 1000 * 1000)
+            for e in recording.exchanges
+        ]
+    found = History(recording.exchanges).found(GROUPS, OffsetWentBack)
+    assert [(each.former, each.offset) for each in found] == [(7, 0)] * is_precise + [(9, 8)]
+
+
 @pytest.mark.parametrize(
     "code",
     [Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR],
@@ -630,6 +690,20 @@ def test_only_a_marker_shows_that_a_new_epoch_aborted_pending_offsets(is_marked:
     found = History(recording.exchanges).found(GROUPS, OffsetAborted)
     assert [each.offset for each in found] == [20] * is_marked
     assert machine(recording).offsets.pending == []
+
+
+@pytest.mark.parametrize(("marked", "is_pending"), [(0, True), (1, False), (2, False)])
+def test_a_marker_of_an_older_epoch_ends_no_pending_offset(marked: int, is_pending: bool) -> None:
+    recording = SyntheticRecording()
+    recording.commit(20, api="TXN_OFFSET_COMMIT")
+    commit = recording.exchanges[-1]
+    raw = msgspec.Raw(bytes(commit.request).replace(b'"producerEpoch":0', b'"producerEpoch":1'))
+    recording.exchanges[-1] = msgspec.structs.replace(commit, request=raw)
+    marker = {"producerId": PRODUCER, "producerEpoch": marked, "transactionResult": False}
+    topics = [{"name": "__consumer_offsets", "partitionIndexes": [0]}]
+    request = {"markers": [{**marker, "topics": topics}]}
+    recording.add("broker-1-txn-marker-sender", "WRITE_TXN_MARKERS", request, {"markers": []})
+    assert bool(machine(recording).offsets.pending) == is_pending
 
 
 def test_a_later_commit_of_the_partition_wins_over_a_pending_one() -> None:

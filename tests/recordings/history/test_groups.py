@@ -159,16 +159,40 @@ def test_session_does_not_expire_over_a_change_of_the_coordinator() -> None:
         assert [type(each).__name__ for each in refused.causes] == causes
 
 
-def test_member_may_have_left_at_a_coordinator_that_was_stopped() -> None:
-    for code, kinds in ((0, ["member-dropped"]), (Error.NOT_COORDINATOR, [])):
-        recording = SyntheticRecording()
-        recording.join("b", 1, is_new=True, at=0)
+@pytest.mark.parametrize(
+    ("code", "by_member", "is_dropped"),
+    [
+        (Error.NONE, None, True),
+        (Error.NOT_COORDINATOR, None, False),
+        (Error.NOT_COORDINATOR, ("HEARTBEAT", Error.NONE, 4_000, 1), False),
+        (Error.NOT_COORDINATOR, ("HEARTBEAT", Error.NONE, 6_000, 1), True),
+        (Error.NOT_COORDINATOR, ("HEARTBEAT", Error.NONE, 6_000, 2), False),
+        (Error.NOT_COORDINATOR, ("HEARTBEAT", Error.UNKNOWN_MEMBER_ID, 8_000, 1), True),
+        (Error.NOT_COORDINATOR, ("HEARTBEAT", Error.UNKNOWN_MEMBER_ID, 12_000, 1), True),
+        (Error.NOT_COORDINATOR, ("LEAVE_GROUP", Error.UNKNOWN_MEMBER_ID, 8_000, 1), False),
+    ],
+)
+@pytest.mark.parametrize("number", [2, 3])
+def test_member_may_have_left_at_a_coordinator_that_was_stopped_unless_it_shows_that_it_stayed(
+    code: Error, by_member: tuple[str, Error, int, int] | None, is_dropped: bool, number: int
+) -> None:
+    """No response shows a generation without members, which comes before generation 3."""
+    recording = SyntheticRecording()
+    is_alone, is_refused = number == 3, by_member is not None and by_member[1] != Error.NONE
+    session_ms = 60_000 if is_refused else 1_000  # its end does not show that the member expired
+    recording.join("b", 1, ["b"] if is_alone else None, is_new=True, at=0, session_ms=session_ms)
+    if not is_alone:
         recording.join("a", 1, ["a", "b"], at=0)
-        beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
-        recording.add("a", "HEARTBEAT", beat, {"errorCode": code}, at=5_000)
-        recording.join("a", 2, ["a"], at=10_000)
-        found = [each for each in emitted(recording.exchanges) if each.kind == "member-dropped"]
-        assert [each.kind for each in found] == kinds
+    beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    recording.add("a", "HEARTBEAT", beat, {"errorCode": code}, at=5_000)
+    recording.join("a", number, ["a"], at=10_000)
+    if by_member is not None:
+        api, refused, at, broker = by_member
+        recording.add("b", api, beat | {"memberId": "b"}, {"errorCode": refused}, at=at)
+        each = recording.exchanges.pop()
+        recording.exchanges.append(msgspec.structs.replace(each, broker=broker))
+    found = [e for e in emitted(recording.exchanges) if isinstance(e, MemberNotInNext)]
+    assert [each.member for each in found] == ["b"] * is_dropped
 
 
 def test_a_leave_of_an_id_that_never_joined_is_no_departure_of_a_member() -> None:

@@ -12,8 +12,10 @@ from brokertwin.recordings.history.findings import (
     BeingFenced,
     ClientThrottled,
     CommitBeyondEnd,
+    CoordinatorAborted,
     EpochNeverGiven,
     EpochWentBack,
+    LagGrew,
     LsoHeldBack,
     ProducerFenced,
     ProducerReplaced,
@@ -31,6 +33,7 @@ from brokertwin.recordings.history.producers import PRODUCERS, UNUSED_MS
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.history.shares import ARCHIVED, DELIVERY_LIMIT, SHARE_GROUPS
 from brokertwin.recordings.history.stable_offsets import HELD_MS
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.share.share_partition import REJECT, RELEASE
 from tests.support.share_exchanges import Shares
 from tests.support.synthetic_recording import (
@@ -138,6 +141,32 @@ def test_a_produce_that_waited_for_its_connection_may_be_older_than_an_epoch(
     assert fenced.epoch == epoch
 
 
+def _commit_marker(of_abort: Exchange) -> Exchange:
+    raw = msgspec.Raw(bytes(of_abort.request).replace(b"false", b"true"))
+    return msgspec.structs.replace(of_abort, request=raw)
+
+
+@pytest.mark.parametrize(
+    ("committed", "marked", "requested", "is_found"),
+    [(False, 1_010, -1, True), (True, 1_010, -1, True), (True, 20_000, 19_990, False)],
+    ids=["former aborted", "former committed", "markers by a clock that is ahead"],
+)
+def test_a_request_that_came_before_the_end_of_a_former_transaction_aborted_no_later_one(
+    committed: bool, marked: int, requested: int, is_found: bool
+) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=1_000, at=0)
+    recording.end_txn("a", 0, committed=committed, at=1_000)
+    recording.abort_marker(1, at=marked)
+    if committed:
+        recording.exchanges[-1] = _commit_marker(recording.exchanges[-1])
+    if requested >= 0:
+        recording.end_txn("a", 1, committed=False, at=requested)
+    recording.abort_marker(2, at=20_020)
+    found = History(recording.exchanges).found(PRODUCERS, CoordinatorAborted)
+    assert [each.line.time - START for each in found] == [20_020] * is_found
+
+
 @pytest.mark.parametrize(("client", "by"), [("b", [22_000]), ("c", [])])
 def test_of_the_inits_that_were_refused_the_last_one_surely_fenced(
     client: str, by: list[int]
@@ -164,6 +193,24 @@ def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one()
         (1, True, [f"{TOPIC}-0"], 1_005),
         (2, False, [f"{TOPIC}-0"], 1_005),
     ]
+
+
+def test_an_aborted_transaction_has_no_partition_of_a_former_one_without_end() -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=1_000, at=0)
+    recording.take_in("a", 0, at=500)
+    former = recording.exchanges.pop()
+    response = msgspec.json.encode(former.response).replace(TOPIC.encode(), b"former")
+    former = msgspec.structs.replace(former, response=msgspec.json.decode(response))
+    recording.exchanges.append(former)
+    recording.abort_marker(1, at=1_000)
+    recording.exchanges[-1] = _commit_marker(recording.exchanges[-1])
+    recording.take_in("a", 1, at=2_000)
+    recording.abort_marker(2, at=20_000)
+    (found,) = History(recording.exchanges).found(PRODUCERS, TransactionEnded)
+    assert [*found.places] == [f"{TOPIC}-0"]
+    assert found.began is not None
+    assert found.began.time - START == 2_000
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
@@ -353,3 +400,20 @@ def test_a_session_was_evicted_for_those_opened_after_its_last_use(is_after: boo
     (cause,) = found.causes
     assert isinstance(cause, SessionEvicted)
     assert cause.openers == ("other",) * is_after
+
+
+@pytest.mark.parametrize(("arrived", "grown"), [(0, []), (1_099, []), (1_100, [1_000])])
+def test_records_that_are_read_again_are_no_growth_of_the_lag(
+    arrived: int, grown: list[int]
+) -> None:
+    recording = SyntheticRecording()
+    recording.high_watermark(5_000)
+    recording.commit(4_900)
+    recording.high_watermark(5_000)
+    recording.commit(0, client="admin")
+    recording.high_watermark(5_000)
+    recording.commit(100)
+    recording.high_watermark(5_100 + arrived)
+    recording.commit(200)
+    found = History(recording.exchanges).found(LAGS, LagGrew)
+    assert [each.least - each.former for each in found] == grown

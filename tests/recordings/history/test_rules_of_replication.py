@@ -145,6 +145,13 @@ def test_response_of_a_former_partition_epoch_does_not_change_the_in_sync_set() 
     assert (cluster.known.isr, cluster.known.partition_epoch) == ([1, 2, 3], 8)
 
 
+def test_a_late_response_about_a_deleted_topic_does_not_change_its_successor() -> None:
+    cluster = replicated()
+    cluster.metadata([1, 2], topicId="AAAAAAAAAAAAAAAAAAAACA")
+    cluster.metadata([1])
+    assert cluster.known.isr == [1, 2]
+
+
 def test_difference_has_the_lagging_followers() -> None:
     cluster = replicated()
     cluster.heartbeat(LEADER)

@@ -88,12 +88,9 @@ def test_a_disconnect_is_ordered_among_exchanges(
     ended = {"time": 6, "kind": "disconnect", "connection": "c1"}
     files = [write(tmp_path / name, [line(5), ended, line(7, "c2")]) for name in ("a", "b")]
     assert ids(*files) == ["a:1", "b:1", "a:3", "b:3"]
-    found = read(files).with_id_prefix("x/")
-    assert [(end.id, end.connection) for end in found.ends] == [
-        ("x/a:2", "a/c1"),
-        ("x/b:2", "b/c1"),
-    ]
-    assert [each.id for each in found.events][2:4] == ["x/a:2", "x/b:2"]
+    found = read(files)
+    assert [(end.id, end.connection) for end in found.ends] == [("a:2", "a/c1"), ("b:2", "b/c1")]
+    assert [each.id for each in found.events][2:4] == ["a:2", "b:2"]
     assert not found.broken
 
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
@@ -27,12 +26,13 @@ from tests.support.configs import (
     Change,
     Recorded,
     Wanted,
+    World,
     alter,
     assert_soon_same,
     describe,
     written_properties,
 )
-from tests.support.goldens import Tape, started, tape
+from tests.support.goldens import started, tape
 from tests.support.listening_kafkas import PROTOCOLS, ListeningKafka
 from tests.support.machine import Bench, header
 from tests.support.replicas import Replicas
@@ -194,18 +194,6 @@ REPLACEMENTS: list[list[Wanted]] = [
     [(BROKER, "", [])],
 ]
 """AlterConfigs."""
-
-
-class World(NamedTuple):
-    """A real broker, and a cell with the same settings and topic."""
-
-    tape: Tape
-    kafka: Address
-    bench: Bench
-
-    def both(self, track: str) -> Both:
-        """Return both sides; the real broker's responses are on a track of this name."""
-        return Recorded(self.kafka, self.tape.track(track)), self.bench
 
 
 @pytest.fixture(scope="module")

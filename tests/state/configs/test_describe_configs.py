@@ -1,11 +1,10 @@
 """DescribeConfigs and AlterConfigs compared with a real broker with the same topics and ACLs."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.cell.cell import Cell
@@ -19,14 +18,14 @@ from tests.support.configs import (
     SUBTRACT,
     TOPIC,
     Both,
-    Recorded,
     Wanted,
+    World,
     alter,
     assert_same,
     assert_soon_same,
     describe,
 )
-from tests.support.goldens import Tape, started, tape
+from tests.support.goldens import started, tape
 from tests.support.machine import Bench, RefusedError, header
 from tests.support.patience import wait_until
 
@@ -83,18 +82,6 @@ def deny(operation: int, topic: str) -> dict[str, Any]:
         "operation": operation,
         "permissionType": 2,
     }
-
-
-class World(NamedTuple):
-    """A real broker and a cell, with the same settings, topics and ACLs."""
-
-    tape: Tape
-    kafka: Address
-    bench: Bench
-
-    def both(self, track: str) -> Both:
-        """Return both sides; the real broker's responses are on a track of this name."""
-        return Recorded(self.kafka, self.tape.track(track)), self.bench
 
 
 @pytest.fixture(scope="module")
