@@ -5,7 +5,8 @@
 
 EXAMPLES = {
     "": (
-        "brokertwin replay recording.jsonl.gz --compare",
+        "brokertwin audit kafka-request.log",
+        "brokertwin page kafka-request.log --out incident.html",
         "brokertwin gateway --listen localhost:9092",
     ),
     "demo": ("brokertwin demo --svg demo.svg",),

@@ -29,6 +29,7 @@ import typer
 from typer.core import TyperGroup
 
 from brokertwin.errors import UserError
+from brokertwin.wording import with_full_stop
 
 if TYPE_CHECKING:
     from brokertwin.gateway.edge_fields import Address
@@ -407,4 +408,4 @@ def checked_broker_settings(values: Mapping[str, str]) -> "tuple[BrokerSettings,
             hint = f"Kafka 4.4 has it, with {RELEASE}={KAFKA_4_4}."
         raise UserError(f"Kafka 4.3 has no broker setting {error.name}.", hint) from None
     except InvalidConfigError as error:
-        raise UserError(f"{error}.") from None
+        raise UserError(with_full_stop(error)) from None

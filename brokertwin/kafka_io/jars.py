@@ -120,10 +120,11 @@ def fetch(
     """
     target = home / "jars" / jar_set.directory
     if not _complete(target, jar_set):
+        shipped, java = pyspark_jars(), java_executable()
         target.parent.mkdir(parents=True, exist_ok=True)
         say(f"downloading {jar_set.module} {jar_set.revision}")
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
-            jars = _retrieve(jar_set, Path(scratch), ivy_settings, _Watch(say, seen))
+            jars = _retrieve(jar_set, Path(scratch), java, shipped, ivy_settings, _Watch(say, seen))
             if target.is_dir() and not _complete(target, jar_set):
                 target.rename(Path(scratch) / "outdated")
             _move(jars, target)
@@ -168,15 +169,21 @@ class _Watch:
         self._seen(self._jars, len(self._modules))
 
 
-def _retrieve(jar_set: JarSet, scratch: Path, ivy_settings: Path | None, watch: _Watch) -> Path:
+def _retrieve(
+    jar_set: JarSet,
+    scratch: Path,
+    java: str,
+    shipped: Path,
+    ivy_settings: Path | None,
+    watch: _Watch,
+) -> Path:
     """Run Ivy in a scratch directory; return the directory with the jars."""
     jars = scratch / "jars"
     jars.mkdir()
     descriptor = jars / DESCRIPTOR
     descriptor.write_text(_descriptor(jar_set), encoding="utf-8")
-    shipped = pyspark_jars()
     ivy = next(iter(sorted(shipped.glob("ivy-*.jar"))))
-    command = [java_executable(), "-jar", str(ivy), "-cache", str(scratch / "cache")]
+    command = [java, "-jar", str(ivy), "-cache", str(scratch / "cache")]
     if ivy_settings is not None:
         command += ["-settings", str(ivy_settings)]
     command += ["-ivy", str(descriptor), "-confs", "default", "-types", "jar", "bundle"]

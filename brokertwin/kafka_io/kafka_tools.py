@@ -83,8 +83,10 @@ def run(
     class_name = class_of(name)
     sets = [jars.tools_jars()]
     sets += [jars.kafka_jars()] if class_name.startswith("kafka.") else []
-    found = [jar for each in sets for jar in jars.fetch(each, jars_home, ivy_settings, say)]
-    path = ":".join(map(str, found))
+    found = {
+        jar.name: jar for each in sets for jar in jars.fetch(each, jars_home, ivy_settings, say)
+    }  # SLF4J warns about a binding that is there twice
+    path = ":".join(map(str, found.values()))
     command = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, class_name]
     with subprocess.Popen([*command, *words]) as tool:
         try:

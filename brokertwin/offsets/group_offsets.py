@@ -247,16 +247,16 @@ def at_timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[
         raise _refused(client, error) from None
 
 
-def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[Place, int]:
+def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[Place, int | None]:
     """Return the timestamp of the first record at or after each offset, in ms since 1970.
 
-    Without such a record, it is a millisecond after the newest one. Omits missing or empty
-    partitions, and offsets beyond the log end. Raises UserError.
+    Without such a record, it is a millisecond after the newest one; None if the log is empty.
+    Omits missing partitions, and offsets beyond the log end. Raises UserError.
     """
     check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
-    times: dict[Place, int] = {}
+    times: dict[Place, int | None] = {}
     try:
         with closing(consumer(client)) as reader:
             for place, offset in offsets.items():
@@ -265,6 +265,9 @@ def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[P
                     continue
                 first, end = first_and_end(reader, TopicPartition(topic, partition))
                 if offset > end:
+                    continue
+                if first == end:
+                    times[place] = None
                     continue
                 at = TopicPartition(*place, max(offset, first))
                 found_at = _timestamp_at(reader, at) if offset < end else None

@@ -79,28 +79,33 @@ def steps(
         UserError: a cluster does not respond.
     """
     found = group_offsets.found(target, committed)
-    return plan(_translated(target, committed, records_at, set(found.logs)), found)
+    return plan(_translated(target, committed, records_at, found.logs), found)
 
 
 def _translated(
     target: ClientProperties,
     committed: Mapping[OffsetKey, int],
     records_at: ClientProperties | None,
-    there: set[tuple[str, int]],
+    logs: Mapping[tuple[str, int], tuple[int, int]],
 ) -> dict[OffsetKey, tuple[int, int | None]]:
     """Return each offset as given and its value at the target.
 
     By time, it is the first record at the target that is not older than the next record to
-    read, so that no record is skipped; records of the same millisecond can be read again.
+    read, so that no record is skipped; records of the same millisecond can be read again. If the
+    log is empty in both clusters, it is the end of the target's.
     """
     if records_at is None:
         return {key: (offset, offset) for key, offset in committed.items()}
     targets: dict[OffsetKey, tuple[int, int | None]] = {}
     for _, keys in groupby(sorted(committed), key=lambda key: key.group):
         places = {(key.topic, key.partition): key for key in keys}
-        here = {at: committed[key] for at, key in places.items() if at in there}
+        here = {at: committed[key] for at, key in places.items() if at in logs}
         times = group_offsets.timestamps(records_at, here)
-        found = group_offsets.at_timestamps(target, times)
+        known = {at: time for at, time in times.items() if time is not None}
+        found = group_offsets.at_timestamps(target, known)
+        for at in times.keys() - known.keys():
+            first, end = logs[at]
+            found |= {at: end} if first == end else {}
         targets |= {key: (committed[key], found.get(at)) for at, key in places.items()}
     return targets
 

@@ -64,8 +64,10 @@ class UnsupportedError(MalformedError):
     """
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
-        name = KAFKA_APIS[api_key].name if api_key in KAFKA_APIS else f"API key {api_key}"
-        super().__init__(f"{name} version {version} is not supported")
+        api = KAFKA_APIS.get(api_key)
+        name = api.name if api is not None else f"API key {api_key}"
+        why = ": Kafka 4 removed it" if api is not None and version < api.first else ""
+        super().__init__(f"{name} version {version} is not supported{why}")
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id

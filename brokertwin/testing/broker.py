@@ -34,7 +34,7 @@ from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord
 from brokertwin.testing.threads import LoopThread
 from brokertwin.testing.verbs import POLL_S, FaultVerbs
-from brokertwin.wording import counted
+from brokertwin.wording import counted, with_full_stop
 
 HOST = "127.0.0.1"
 BROKERS_MAX = 100
@@ -440,4 +440,4 @@ def _settings(config: Mapping[str, str]) -> Any:
     try:
         return parse(config)[0]
     except (UnknownSettingError, InvalidConfigError) as error:
-        raise UserError(f"{error}.") from None
+        raise UserError(with_full_stop(error)) from None

@@ -217,5 +217,5 @@ def _check_ours(name: str, value: Value) -> None:
 
 def _warning(name: str) -> str:
     if name in _SHOWN:
-        return f"{name} is shown as the default of new topics and not enforced yet"
-    return f"{name} is a setting of Kafka that has no effect here yet"
+        return f"{name} is the default of new topics and not enforced"
+    return f"{name} is a setting of Kafka that has no effect here"

@@ -302,6 +302,7 @@ def test_unknown_api_or_version_is_reported_with_its_correlation_id(key: int, ve
         decode_request(frame)
     assert (caught.value.api_key, caught.value.version) == (key, version)
     assert caught.value.correlation_id == 7
+    assert str(caught.value).endswith(": Kafka 4 removed it") == ((key, version) == (0, 2))
 
 
 def test_version_ranges_are_parsed_like_kafkas() -> None:

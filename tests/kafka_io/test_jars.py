@@ -74,6 +74,14 @@ def test_a_failed_download_leaves_nothing_and_shows_the_output_of_ivy(tmp_path: 
     assert list((tmp_path / "home" / "jars").iterdir()) == []
 
 
+def test_nothing_begins_without_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    lines: list[str] = []
+    with pytest.raises(ModuleNotFoundError, match="pyspark"):
+        jars.fetch(jars.kafka_jars(), tmp_path / "home", say=lines.append)
+    assert (lines, list(tmp_path.iterdir())) == ([], [])
+
+
 @pytest.mark.kafka
 def test_jars_of_another_set_are_replaced(tmp_path: Path) -> None:
     """A directory downloaded for other modules is not considered complete."""

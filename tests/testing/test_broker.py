@@ -272,6 +272,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda _: KafkaBroker(topics="orders"), "a list of names"),
     (lambda _: KafkaBroker(config={"no.such": 1}), "no broker setting no.such"),
     (lambda _: KafkaBroker(config={"num.partitions": "x"}), "num.partitions"),
+    (lambda _: KafkaBroker(config={"num.partition": 3}), r"did you mean num\.partitions.*\?$"),
 ]
 
 

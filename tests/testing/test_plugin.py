@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
+import brokertwin
 from tests.support.sources import ROOT
 
 pytest_plugins = ("pytester",)
@@ -22,6 +24,24 @@ def test_the_examples_of_the_documents_pass(pytester: pytest.Pytester) -> None:
     for number, example in enumerate(examples):
         pytester.makepyfile(**{f"test_example_{number}": example})
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=4, warnings=0)
+
+
+@pytest.mark.processes
+def test_the_example_for_ci_runs_the_tests_and_writes_its_report(
+    pytester: pytest.Pytester,
+) -> None:
+    steps = yaml.safe_load((ROOT / "examples/pytest_in_ci.yml").read_text())["jobs"]["tests"][
+        "steps"
+    ]
+    install, test = (step["run"].split() for step in steps if "run" in step)
+    assert f"brokertwin-{brokertwin.__version__}-py3-none-any.whl" in install
+    assert {"pytest", "pytest-timeout"} <= set(install), "--timeout is an option of the plugin"
+    pytester.makepyfile(
+        "def test_it(kafka_broker):\n    assert kafka_broker.produce('a', 'b') == 0"
+    )
+    assert test[0] == "pytest"
+    pytester.runpytest_subprocess(*test[1:]).assert_outcomes(passed=1)
+    assert (pytester.path / steps[-1]["with"]["report_paths"]).is_file()
 
 
 def test_the_document_names_every_method() -> None:

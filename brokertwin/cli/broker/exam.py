@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,6 +86,12 @@ Patience = Annotated[
     float, typer.Option("--patience", min=0.1, help="Multiply all time limits, for slow brokers.")
 ]
 Listed = Annotated[bool, typer.Option("--list", help="Print the scenarios and their rules.")]
+Shown = Annotated[
+    str | None,
+    typer.Option(
+        "--show", metavar="NAME", help="Print a scenario: its rule, requests, Kafka's responses."
+    ),
+]
 
 
 def command(
@@ -106,6 +113,7 @@ def command(
     jobs: Jobs = 4,
     patience: Patience = 1.0,
     listed: Listed = False,
+    show: Shown = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
@@ -121,14 +129,20 @@ def command(
     from brokertwin.cli.recordings.capture import broker_client
     from brokertwin.clients.io.security import security_of
     from brokertwin.testing.exam.examination import ExamOptions
-    from brokertwin.testing.exam.model import selected
+    from brokertwin.testing.exam.model import as_text, selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
     from brokertwin.testing.exam.verdicts import exit_code, new_deviations
     from brokertwin.testing.exam.versions import inheriting, notes_of, reference_of
 
-    chosen = list(selected(only or ()))
+    names = [show] if show else only or ()
+    chosen = list(selected(names))
     if not chosen:
-        raise UserError(f"No scenario matches --only {', '.join(only or ())}.", "See --list.")
+        raise UserError(f"No scenario matches {', '.join(names)}.", "See --list.")
+    reference = reference_of(version) if version else None
+    if show:
+        for _, scenario in inheriting(chosen, reference) if reference else chosen:
+            out.print(as_text(scenario), soft_wrap=True, highlight=False, markup=False)
+        return
     if listed:
         show_table(["scenario", "rule"], [(each.name, each.rule) for _, each in chosen])
         return
@@ -139,7 +153,6 @@ def command(
     baseline_keys = (
         read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
     )
-    reference = reference_of(version) if version else None
     chosen = inheriting(chosen, reference)
     notes = notes_of(version) if version and reference is None else ()
     options = ExamOptions(jobs, patience, notes, prefix, rights, read_only)
@@ -207,6 +220,7 @@ def _restart_by(command: str, at: "Address", security: "ClientSecurity", limit_s
 
 def _show(report: "Report", baseline_keys: "set[Key]") -> None:
     from brokertwin.testing.exam.reports import api_summary, described, total, worst_of
+    from brokertwin.testing.exam.verdicts import Outcome
 
     for result in report.results:
         deviations = result.unexplained
@@ -235,6 +249,9 @@ def _show(report: "Report", baseline_keys: "set[Key]") -> None:
     )
     for severity, count in report.headline.items():
         out.print(f"{count:>5} {severity.value}", highlight=False)
+    others = (each for each in report.results if each.outcome is Outcome.OTHER_SETTINGS)
+    for reason, count in Counter(each.reason for each in others).items():
+        out.print(f"{count:>5} not played: {reason}", soft_wrap=True, highlight=False, markup=False)
     out.print(api_summary(report.apis))
 
 

@@ -282,7 +282,7 @@ def command(
 
 def _serve_with_faults(broker: "KafkaBroker", faults: str, access: Path | None) -> None:
     """Serve a test broker and its methods until a signal arrives."""
-    from brokertwin.cli.watching.server import listen_address, served
+    from brokertwin.cli.watching.server import listen_address, served_control
     from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.proxy.control import app
     from brokertwin.testing.http_verbs import BrokerVerbs
@@ -294,7 +294,7 @@ def _serve_with_faults(broker: "KafkaBroker", faults: str, access: Path | None) 
         verbs = BrokerVerbs(broker)
         control = app(broker.fault_set, verbs.documents, verbs)
         at = listen_address(faults, FAULTS)
-        with served(control, f"{FAULTS} {faults}", *at, HttpAccess.read(access)) as url:
+        with served_control(control, FAULTS, at, HttpAccess.read(access)) as url:
             for number, address in enumerate(broker.bootstrap_servers, 1):
                 say(f"broker {number} at {address}")
             say(f"faults at {url}")

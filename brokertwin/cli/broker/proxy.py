@@ -126,7 +126,7 @@ async def _serve(
     sink: "FileSink | None",
 ) -> None:
     """Relay until a signal arrives, then show the faults."""
-    from brokertwin.cli.watching.server import served
+    from brokertwin.cli.watching.server import served_control
     from brokertwin.gateway.capture.recorder import Recorder
     from brokertwin.gateway.faults.injection import FaultSet
     from brokertwin.gateway.proxy.control import app
@@ -149,7 +149,7 @@ async def _serve(
     with ExitStack() as stack:
         await proxy.start()
         if control is not None:
-            served_at = served(app(faults, documents), f"{OPTION} {control[1]}", *control, access)
+            served_at = served_control(app(faults, documents), OPTION, control, access)
             say(f"control at {stack.enter_context(served_at)}")
         if recorder is not None:
             recorder.start()

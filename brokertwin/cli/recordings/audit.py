@@ -264,7 +264,7 @@ def _exit_code(findings: "Sequence[AuditFinding]", fail_on: FailOn) -> int:
 
 
 def _show(findings: "Sequence[AuditFinding]") -> None:
-    """Print a table of findings by severity, and their counts."""
+    """Print a table of findings by severity, and their counts; each advice once."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -274,14 +274,18 @@ def _show(findings: "Sequence[AuditFinding]") -> None:
     table.add_column("severity", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("finding", overflow="fold")
+    advised = {""}
     for each in findings:
+        do = "" if each.severity.label == FailOn.INFO else each.rule.do
+        advice = "" if do in advised else f"\ndo: {escape(do)}"
+        advised.add(do)
         style = styles[each.severity.label]
         lines = ", ".join(dict.fromkeys(e.place for e in each.evidence[:LINES_SHOWN]))
         more = ", …" if len(each.evidence) > LINES_SHOWN else ""
         table.add_row(
             f"[{style}]{each.severity.label}[/{style}]",
             str(each.total),
-            f"[bold]{each.kind}[/bold]  {escape(each.subject)}\n{escape(each.what)}\n"
+            f"[bold]{each.kind}[/bold]  {escape(each.subject)}\n{escape(each.what)}{advice}\n"
             f"[dim]{escape(lines)}{more}[/dim]",
         )
     if findings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from brokertwin.cli.options import AsJson, BrokerConfig, group, kafka_of
-from brokertwin.cli.output import out, show_json, show_table
+from brokertwin.cli.output import out, show_json
 from brokertwin.cli.recordings.sources import (
     Checkpoint,
     LiveTopics,
@@ -330,8 +330,9 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
         for code in codes:
             show_json(error_pages.document(code))
     elif name is None:
-        rows = [(code, error_pages.name_of(code), error_pages.RULES[code].why) for code in codes]
-        show_table(("code", "error", "meaning"), rows)
+        for code in codes:
+            line = f"{code:>3} {error_pages.name_of(code)}: {error_pages.RULES[code].why}"
+            out.print(line, soft_wrap=True, markup=False, highlight=False)
     else:
         out.print(error_pages.text(codes[0]), markup=False, highlight=False)
 

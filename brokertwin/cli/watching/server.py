@@ -12,10 +12,11 @@ It is read-only and listens on the loopback address by default; `HttpAccess` has
 Each connection has its own thread, so that slow clients do not delay others or the job.
 """
 
+import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import resources
 from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore, Thread
@@ -26,6 +27,7 @@ import msgspec
 from prometheus_client import make_wsgi_app
 
 from brokertwin.cli.options import PORTS, HttpPort
+from brokertwin.cli.output import warn
 from brokertwin.cli.watching.metrics import registry
 from brokertwin.cli.watching.status import Phase
 from brokertwin.errors import UserError
@@ -69,6 +71,26 @@ def listen_address(text: str, option: str = OPTION) -> tuple[str, int]:
             "Pass [HOST:]PORT: 9404 for 127.0.0.1:9404, or 0.0.0.0:9404 for every address.",
         )
     return host.strip("[]") or LOOPBACK, int(port)
+
+
+def served_control(
+    application: "WSGIApplication", option: str, at: tuple[str, int], access: HttpAccess
+) -> AbstractContextManager[str]:
+    """Serve an application that changes what brokers do; warn if everybody may send requests."""
+    host, port = at
+    if access.token is None and not _is_loopback(host):
+        warn(
+            f"Who reaches {option} {host}:{port} can inject faults, and in a gateway write records."
+            " --http-access FILE adds a token."
+        )
+    return served(application, f"{option} {port}", host, port, access)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def app(source: "StatusSource") -> "WSGIApplication":

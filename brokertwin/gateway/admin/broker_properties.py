@@ -11,6 +11,7 @@ from typing import Any
 from brokertwin.errors import UserError
 from brokertwin.state.configs.config_keys import InvalidConfigError, parse
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.wording import with_full_stop
 
 
 def prefix_of(listener: str) -> str:
@@ -62,7 +63,7 @@ class BrokerProperties:
         try:
             return parse(name, key, text)
         except InvalidConfigError as error:
-            raise UserError(f"{error}.") from None
+            raise UserError(with_full_stop(error)) from None
 
     def text(self, name: str, mechanism: str = "") -> str | None:
         value = self.value(name, mechanism)

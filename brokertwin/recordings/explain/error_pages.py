@@ -12,6 +12,7 @@ from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
 from brokertwin.recordings.formats import client_errors
 from brokertwin.recordings.rules import RULES, groups, producers, replicas
+from brokertwin.wording import with_full_stop
 
 __all__ = ["RULES", "code_of", "document", "index", "name_of", "page"]
 
@@ -82,6 +83,11 @@ OF_CLIENTS = (
         "`brokertwin offsets history DIR GROUP` shows when the offset was deleted.",
     ),
     _OwnError(
+        r"Some data may have been lost|failOnDataLoss|offset was changed from \d+ to \d+",
+        "Spark's Kafka source misses records: they were deleted, or the topic was created again.",
+        "`brokertwin explain partition TOPIC-N FILE…` names the requests that did it.",
+    ),
+    _OwnError(
         "WakeupException",
         "The application called wakeup() of its consumer: no broker returns this.",
     ),
@@ -114,7 +120,8 @@ def code_of(name: str) -> int:
     by_letters = {client_errors.letters(name_of(each)): name_of(each) for each in RULES}
     near = difflib.get_close_matches(client_errors.letters(name), by_letters, NAMES_SHOWN)
     meant = " or ".join(by_letters[each] for each in near)
-    raise UserError(f"Unknown error {name}.", f"Did you mean {meant}? " * bool(near) + SYMPTOMS)
+    what = f"Unknown error {with_full_stop(name)}"
+    raise UserError(what, f"Did you mean {meant}? " * bool(near) + SYMPTOMS)
 
 
 def _in_text(text: str) -> Error | None:

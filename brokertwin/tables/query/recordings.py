@@ -15,6 +15,7 @@ from brokertwin.recordings.replay.unknown_ends import topics_without_headers
 from brokertwin.recordings.replay.until import events_until
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
+from brokertwin.wording import with_full_stop
 
 CLUSTER = "recorded"
 
@@ -47,7 +48,7 @@ def replayed(
     try:
         settings, _ = parse(given)
     except (UnknownSettingError, InvalidConfigError) as error:
-        raise UserError(f"Invalid broker settings: {error}.") from None
+        raise UserError(f"Invalid broker settings: {with_full_stop(error)}") from None
     history = recording.read(files, FileReading(zone=zone, warn=warnings.warn))
     planned = plan(history, CLUSTER, settings, is_compared=True, has_responses=False)
     documents = None

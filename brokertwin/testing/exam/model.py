@@ -228,12 +228,16 @@ def read(data: bytes) -> ExamSubject:
 def written(subject: ExamSubject) -> bytes:
     """Encode the file of a subject, a step or a response a line, so that changes are readable."""
     document = msgspec.to_builtins(subject)
-    scenarios = [
-        lines({**each, "steps": [_short(step) for step in each["steps"]]}, ("steps", "golden"))
-        for each in document.pop("scenarios")
-    ]
-    head = json.dumps(document)[:-1]
-    return (f'{head}, "scenarios": [\n' + ",\n".join(scenarios) + "\n]}\n").encode()
+    del document["scenarios"]
+    scenarios = ",\n".join(map(as_text, subject.scenarios))
+    return (f'{json.dumps(document)[:-1]}, "scenarios": [\n' + scenarios + "\n]}\n").encode()
+
+
+def as_text(scenario: Scenario) -> str:
+    """Encode a scenario: the rule and its source, then a step or a response a line."""
+    document = msgspec.to_builtins(scenario)
+    steps = [_short(step) for step in document["steps"]]
+    return lines({**document, "steps": steps}, ("steps", "golden"))
 
 
 def lines(document: dict[str, Any], lists: Iterable[str]) -> str:

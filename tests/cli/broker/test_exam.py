@@ -11,10 +11,13 @@ from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
+from brokertwin.testing.exam.model import selected
+from brokertwin.testing.exam.versions import references
 from tests.exam.planted import Plant, planted, put
 from tests.support.gateways import Running, running_gateway
 from tests.support.sources import ROOT
 
+OTHER_IN_4_4 = min(references()["4.4"].goldens)
 NOT_KAFKA = {"transaction.max.timeout.ms": "900000", "group.min.session.timeout.ms": "6000"}
 
 
@@ -32,6 +35,22 @@ def gateway() -> Iterator[Running]:
 
 def test_scenarios_are_listed_with_their_rules() -> None:
     assert "idem_sequence_gap" in run("--list", "--only", "idem_seq")
+
+
+def test_a_scenario_is_shown_with_its_requests_and_the_responses_of_a_release() -> None:
+    shown, of_4_4 = (
+        json.loads(run("--show", OTHER_IN_4_4, *words)) for words in ((), ("--version", "4.4"))
+    )
+    ((_, scenario),) = selected([OTHER_IN_4_4])
+    assert (shown["name"], shown["rule"]) == (OTHER_IN_4_4, scenario.rule)
+    assert [step.get("api") for step in shown["steps"]] == [s.api or None for s in scenario.steps]
+    assert [each["label"] for each in shown["golden"]] == scenario.labels
+    assert of_4_4["golden"] != shown["golden"]
+
+
+def test_a_setting_that_a_scenario_needs_is_named(gateway: Running) -> None:
+    printed = run(gateway.bootstrap, "--only", "idem_expired_", "--yes")
+    assert "5 not played: needs producer.id.expiration.ms=2000\n" in printed
 
 
 def test_reports_are_written(gateway: Running, tmp_path: Path) -> None:
@@ -98,7 +117,8 @@ def test_a_version_is_judged_with_its_notes(gateway: Running) -> None:
     ("words", "message"),
     [
         (["nowhere"], "Invalid value of HOST:PORT: 'nowhere'"),
-        (["--only", "nothing"], "No scenario matches --only nothing"),
+        (["--only", "nothing"], "No scenario matches nothing"),
+        (["--show", "nothing"], "No scenario matches nothing"),
         ([], "The broker is missing"),
         (["localhost:1", "--version", "0.8"], "Kafka 0.8 is not known"),
         (["localhost:1", "--baseline", "/no/file"], "Cannot read /no/file"),

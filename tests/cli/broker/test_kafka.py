@@ -66,6 +66,10 @@ def test_request_log_and_tools(tmp_path: Path) -> None:
         assert created.stdout == "Created topic scans.\n"
         refused = subprocess.run(command(*words, *create), capture_output=True, text=True)
         assert refused.returncode == 1
+        configs = ("kafka", "tools", "kafka-configs", *words[3:], "--describe", "--topic", "scans")
+        described = subprocess.run(command(*configs), capture_output=True, text=True)
+        assert described.stdout.startswith("Dynamic configs for topic scans")
+        assert described.stderr == "", "SLF4J has one binding"
         log = data_dir / "kafka-request.log"
         audit = command("audit", log, "--json", "--fail-on", "never")
         found = subprocess.run(audit, capture_output=True, text=True).stdout.splitlines()

@@ -284,6 +284,19 @@ def test_offsets_go_from_one_real_cluster_to_another(
     assert vanished["verdict"] == "no record at the source offset", (
         "the source has no such topic any more"
     )
+    idle, ahead = fresh("idle"), fresh("ahead")
+    create(kafka, idle)
+    create(other, idle)
+    create(kafka, ahead)
+    fill(other, ahead, 0, begin_ms)
+    (tmp_path / "idle.csv").write_text(f"{idle},{idle},0,0\n{idle},{ahead},0,0\n")
+    empty = ("offsets", "export", tmp_path / "idle.csv", *dry[3:-1], idle, "--by-time", kafka)
+    assert [
+        (d["topic"], d["target"], d["verdict"]) for d in documents(brokertwin(*empty).stdout)
+    ] == [
+        (ahead, None, "no record at the source offset"),
+        (idle, 0, "fine"),
+    ]
 
     words = ("--group", moving, "--group", at_end, "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)

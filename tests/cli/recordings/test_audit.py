@@ -35,6 +35,17 @@ def test_a_table_of_80_columns_by_severity(empty_directory: Path) -> None:
     assert done.stderr == "error: 4, warning: 8, info: 6\n"
 
 
+def test_each_advice_is_given_once_and_none_for_information(empty_directory: Path) -> None:
+    logs = (*logs_of("follower_stop"), "--fail-on", "never")
+    table = brokertwin("audit", *logs, cwd=empty_directory, COLUMNS="1000").stdout
+    lines = brokertwin("audit", *logs, "--json", cwd=empty_directory).stdout.splitlines()
+    documents = [json.loads(line) for line in lines]
+    advice = [each["do"] for each in documents if each["severity"] != "info"]
+    assert len(advice) > len(set(advice)) > 0
+    given = re.findall(r"^ *do: (.*?) *$", table, re.MULTILINE)
+    assert given == list(dict.fromkeys(advice))
+
+
 @pytest.mark.parametrize(
     ("file", "words", "code"),
     [

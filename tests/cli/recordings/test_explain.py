@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from brokertwin.recordings.rules import RULES
 from tests.support.console import brokertwin
 from tests.support.sources import ROOT
 
@@ -135,7 +136,9 @@ def test_an_error_has_its_page(empty_directory: Path) -> None:
     done = brokertwin("explain", "error", 47, "--json", cwd=empty_directory)
     assert json.loads(done.stdout)["retriable"] is False
     listed = brokertwin("explain", "error", cwd=empty_directory)
-    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in listed.stdout
+    codes = [int(line.split()[0]) for line in listed.stdout.splitlines()]
+    assert codes == sorted(RULES), "a line for each, also in a pipe"
+    assert "\n 45 OUT_OF_ORDER_SEQUENCE_NUMBER: A batch " in listed.stdout
 
 
 @pytest.mark.parametrize(

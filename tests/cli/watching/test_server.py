@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from brokertwin.cli.watching import sources
-from brokertwin.cli.watching.server import app, listen_address, served
+from brokertwin.cli.watching.server import app, listen_address, served, served_control
 from brokertwin.cli.watching.status import Phase, Status
 from brokertwin.errors import UserError
+from brokertwin.gateway.http_access import HttpAccess
 from tests.support.watched import GATEWAY, JOB, Shown
 
 TIMEOUT_S = 30
@@ -99,6 +100,17 @@ def test_every_address_of_the_machine_and_ipv6() -> None:
     with served(app(Shown(JOB)), "--http-listen [::1]:0", *listen_address("[::1]:0")) as url:
         assert url.startswith("http://[::1]:")
         assert got(f"{url}healthz")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "is_warned"),
+    [("0.0.0.0", None, True), ("0.0.0.0", "t", False), ("127.0.0.2", None, False)],
+)
+def test_a_control_port_that_others_reach_without_a_token_is_warned_about(
+    host: str, token: str | None, is_warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served_control(app(Shown(JOB)), "--control-listen", (host, 0), HttpAccess(token)):
+        assert ("--http-access FILE adds a token" in capsys.readouterr().err) == is_warned
 
 
 @pytest.mark.parametrize(

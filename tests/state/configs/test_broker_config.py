@@ -78,9 +78,9 @@ def test_setting_without_effect_causes_a_warning() -> None:
     }
     _, warnings = parse({**given_settings, "listener.name.x.ssl.protocol": "TLS"})
     assert warnings == [
-        "num.io.threads is a setting of Kafka that has no effect here yet",
-        "log.flush.interval.messages is shown as the default of new topics and not enforced yet",
-        "listener.name.x.ssl.protocol is a setting of Kafka that has no effect here yet",
+        "num.io.threads is a setting of Kafka that has no effect here",
+        "log.flush.interval.messages is the default of new topics and not enforced",
+        "listener.name.x.ssl.protocol is a setting of Kafka that has no effect here",
     ]
 
 
