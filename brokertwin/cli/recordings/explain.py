@@ -325,7 +325,14 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
     """
     from brokertwin.recordings.explain import error_pages
 
-    codes = [error_pages.code_of(name)] if name is not None else sorted(error_pages.RULES)
+    try:
+        codes = [error_pages.code_of(name)] if name is not None else sorted(error_pages.RULES)
+    except error_pages.OfClientError as own:
+        if as_json:
+            show_json({"cause": own.message, "do": own.hint})
+        else:
+            out.print(own.message, own.hint, markup=False, highlight=False)
+        return
     if as_json:
         for code in codes:
             show_json(error_pages.document(code))

@@ -36,6 +36,10 @@ class _OwnError(NamedTuple):
     hint: str = ""
 
 
+class OfClientError(UserError):
+    """A client's text that stands for no single error of brokers; the hint says what to do."""
+
+
 SYMPTOMS = (
     "List all errors with: brokertwin explain error. For other messages, read the page `From a"
     " symptom to a command` of the documentation."
@@ -108,7 +112,8 @@ def code_of(name: str) -> int:
     """The code of an error by its code or name, or by a client's exception or text.
 
     Raises:
-        UserError: there is no such error here.
+        OfClientError: the text is a client's own.
+        UserError: it is unknown.
     """
     number = int(name) if re.fullmatch(r"-?\d+", name) else None
     code = number if number is not None else _in_text(name)
@@ -116,7 +121,7 @@ def code_of(name: str) -> int:
         return int(code)
     for pattern, cause, hint in OF_CLIENTS:
         if re.search(pattern, name, re.IGNORECASE):
-            raise UserError(cause, hint)
+            raise OfClientError(cause, hint)
     by_letters = {client_errors.letters(name_of(each)): name_of(each) for each in RULES}
     near = difflib.get_close_matches(client_errors.letters(name), by_letters, NAMES_SHOWN)
     meant = " or ".join(by_letters[each] for each in near)

@@ -154,6 +154,15 @@ def test_unknown_error_is_reported(name: str, message: str, empty_directory: Pat
     assert message in done.stderr
 
 
+def test_a_text_of_a_client_is_explained_too(empty_directory: Path) -> None:
+    line = "org.apache.kafka.common.errors.TimeoutException: Expiring 3 record(s) for a-0"
+    done = brokertwin("explain", "error", line, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert "bootstrap.servers" in done.stdout
+    shown = brokertwin("explain", "error", line, "--json", cwd=empty_directory)
+    assert "bootstrap.servers" in json.loads(shown.stdout)["do"]
+
+
 TEXTS = ROOT / "tests" / "textlogs"
 
 
