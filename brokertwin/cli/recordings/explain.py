@@ -437,11 +437,19 @@ def _show_timeline(subject: "Subject", errors: bool, client: str | None, as_json
 
 
 def _show_all(entries: "list[TimelineEntry]", as_json: bool) -> None:
+    """Print entries, and each new date if they are of several days."""
+    from brokertwin.recordings.history.words import moment
+
     explained: set[int] = set()
-    for entry in entries:
+    days = [moment(entry.time).partition(" ")[0] for entry in entries]
+    shown = days[0] if len(set(days)) == 1 else ""
+    for day, entry in zip(days, entries, strict=True):
         if as_json:
             show_json(entry.document())
         else:
+            if day != shown:
+                shown = day
+                _say(f"{day} (UTC)", "bold")
             for shade, text in entry.lines(explained):
                 _say(text, STYLES.get(shade, ""))
 

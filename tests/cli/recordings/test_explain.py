@@ -1,5 +1,6 @@
 """`brokertwin explain`: its output for a recording."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -31,6 +32,19 @@ def test_explain_without_an_option_prints_the_whole_history(empty_directory: Pat
     done = brokertwin("explain", "producer", "13", FENCING, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert "producer 13 epoch 0, sequences 0 to 0, offset 0" in done.stdout
+
+
+def test_each_new_date_is_printed_if_there_are_several(empty_directory: Path) -> None:
+    text = gzip.decompress((ROOT / "examples/billing.kafka-request.log.gz").read_bytes()).decode()
+    for name, day in (("a.log", "2026-11-22"), ("b.log", "2026-11-23")):
+        (empty_directory / name).write_text(text.replace("[2026-11-22 ", f"[{day} "))
+    words = "explain", "transaction", "billing", "--broker", 1
+    one = brokertwin(*words, "a.log", cwd=empty_directory)
+    both = brokertwin(*words, "a.log", "b.log", cwd=empty_directory)
+    assert (one.returncode, both.returncode) == (0, 0), both.stderr
+    dates = [line for line in both.stdout.splitlines() if line.endswith("(UTC)")]
+    assert dates == ["2026-11-22 (UTC)", "2026-11-23 (UTC)"]
+    assert "(UTC)" not in one.stdout
 
 
 def test_programs_get_lines_of_json(empty_directory: Path) -> None:
