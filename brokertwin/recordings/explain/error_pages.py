@@ -63,6 +63,12 @@ OF_CLIENTS = (
         f"Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or STALE_MEMBER_EPOCH. {_FROM_LOG}",
     ),
     _OwnError(
+        r"Received request for api with key .* unsupported version|The node does not support",
+        "The broker does not have this version of the API; Kafka 4 closes the connection then.",
+        "Explain UNSUPPORTED_VERSION. `brokertwin audit` has the findings deprecated-api-version,"
+        " from logs before an upgrade, and version-refused, from captures after it.",
+    ),
+    _OwnError(
         r"Resetting offset",
         "The group has no committed offset of the partition, or the broker no record at it.",
         "Explain OFFSET_OUT_OF_RANGE. `brokertwin explain partition TOPIC-N FILE…` shows it.",

@@ -75,12 +75,21 @@ def all_notes() -> list[VersionNote]:
 
 
 def notes_of(version: str) -> tuple[VersionNote, ...]:
-    """Return the notes on a version. Raises UserError if there are none."""
-    notes = tuple(each for each in all_notes() if version in each.versions)
+    """Return the notes on a version; the default has none. Raises UserError if it is unknown."""
+    if _is_in(KAFKA_VERSION, version):
+        return ()
+    notes = tuple(
+        each for each in all_notes() if any(_is_in(one, version) for one in each.versions)
+    )
     if not notes:
-        noted = {one for each in all_notes() for one in each.versions}
+        noted = {KAFKA_VERSION, *(one for each in all_notes() for one in each.versions)}
         raise UserError(
             f"Kafka {version} is not known.",
             f"Known versions: {', '.join(sorted({*noted, *references()}))}.",
         )
     return notes
+
+
+def _is_in(release: str, version: str) -> bool:
+    """Whether a release is a version, like `4.3.1` or `4.3`."""
+    return "." in version and f"{release}.".startswith(f"{version}.")

@@ -103,6 +103,16 @@ def test_an_exception_without_an_error_of_a_broker_says_so(name: str) -> None:
         error_pages.code_of(f"org.apache.kafka.clients.consumer.{name}: x")
 
 
+def test_a_version_that_a_broker_does_not_have_is_explained() -> None:
+    texts = (
+        "Received request for api with key 0 (Produce) and unsupported version 2",
+        "The node does not support OFFSET_FETCH",
+    )
+    for text in texts:
+        with pytest.raises(error_pages.OfClientError, match="does not have this version"):
+            error_pages.code_of(text)
+
+
 def test_every_text_of_the_symptoms_is_known() -> None:
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs/symptoms.md").read_text(), re.MULTILINE)
     texts = [text.replace("…", "5") for row in rows for text in re.findall("`([^`]+)`", row)]

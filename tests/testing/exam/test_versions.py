@@ -40,5 +40,13 @@ def test_scenarios_inherit_all_other_goldens() -> None:
 
 def test_an_unknown_version_names_the_known_ones() -> None:
     assert reference_of("0.8") is None
-    with pytest.raises(UserError, match=r"Kafka 0\.8 is not known.*3\.9\.1, 4\.4"):
+    with pytest.raises(UserError, match=r"Kafka 0\.8 is not known.*3\.9\.1, 4\.3\.1, 4\.4"):
         notes_of("0.8")
+
+
+def test_the_default_and_short_versions_are_known() -> None:
+    assert notes_of("4.3") == notes_of("4.3.1") == ()
+    assert notes_of("3.9") == notes_of("3.9.1") != ()
+    for unknown in ("3", "4", "4.3.0", "3.9.1.0", "3.90"):
+        with pytest.raises(UserError):
+            notes_of(unknown)
