@@ -8,7 +8,13 @@ import pytest
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
-from brokertwin.recordings.history.findings import Cause, Finding, MemberJoinedAgain, Severity
+from brokertwin.recordings.history.findings import (
+    Cause,
+    DeprecatedVersion,
+    Finding,
+    MemberJoinedAgain,
+    Severity,
+)
 from brokertwin.simulation.histories import History, draw_history, run_history
 from brokertwin.simulation.request_logs import write_logs
 from brokertwin.simulation.truth import MemberChanged, OffsetStored, TransactionMoved
@@ -129,7 +135,7 @@ def test_each_kind_has_a_judge_or_a_reason_for_none() -> None:
     judged = {*FINDINGS, *CAUSES, *REBALANCED_BY, MemberJoinedAgain}
     listed = SHOWN_BY_RESPONSE | WITHOUT_FACTS
     assert judged & listed == set()
-    assert judged | listed == _concrete(Finding) | {*get_args(Cause)}
+    assert judged | listed == _concrete(Finding) | {DeprecatedVersion, *get_args(Cause)}
 
 
 @pytest.mark.parametrize(
