@@ -71,7 +71,6 @@ class WaitingCommit(msgspec.Struct):
         line: the commit.
         end: when it was done, in ms since 1970.
         least: the lower bound of the lag; None if no HW before it is recorded.
-        low: the upper bound of an earlier lag that it was compared with; None if it has not grown.
         back: by how many records the group had gone back up to it.
     """
 
@@ -79,8 +78,7 @@ class WaitingCommit(msgspec.Struct):
     end: int
     offset: int
     least: int | None
-    low: int | None = None
-    back: int = 0
+    back: int
 
 
 class GroupLag(msgspec.Struct):
@@ -187,12 +185,22 @@ class PartitionLag(ObservedEntity, kw_only=True):
             group.last = offset
             before = next((e for e in reversed(self.watermarks) if e.sent <= by.time), None)
             least = before.value - offset if before is not None else None
-            commit = WaitingCommit(each.line, by.end, offset, least, back=group.back)
+            commit = WaitingCommit(each.line, by.end, offset, least, group.back)
             if least is not None:
                 yield LagSeen(
                     line=commit.line, group=name, partition=self._at, offset=offset, lag=least
                 )
-            yield from self._grown(name, group, commit)
+            low = None if group.lowest is None else group.lowest + group.back
+            if low is not None and least is not None and least - low >= GROWTH:
+                yield LagGrew(
+                    line=commit.line,
+                    severity=Severity.WARNING,
+                    group=name,
+                    partition=self._at,
+                    offset=offset,
+                    former=low,
+                    least=least,
+                )
             group.waiting = [*group.waiting, commit][-COMMITS_MAX:]
 
     def _bounded(
@@ -201,7 +209,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
         """Bound the lag at commits that were done before a high watermark was requested."""
         while group.waiting and group.waiting[0].end <= requested_at:
             commit = group.waiting.pop(0)
-            yield from self._grown(name, group, commit)
             most = value - commit.offset
             if commit.least is not None and most < 0:
                 yield CommitBeyondEnd(
@@ -214,26 +221,6 @@ class PartitionLag(ObservedEntity, kw_only=True):
                 )
             most -= commit.back
             group.lowest = min(most, most if group.lowest is None else group.lowest)
-        for commit in group.waiting:
-            yield from self._grown(name, group, commit)
-
-    def _grown(self, name: str, group: GroupLag, commit: WaitingCommit) -> Iterator[Finding]:
-        least = commit.least
-        if group.lowest is None or least is None:
-            return
-        low = group.lowest + commit.back
-        if least - low < GROWTH or commit.low == low:
-            return
-        commit.low = low
-        yield LagGrew(
-            line=commit.line,
-            severity=Severity.WARNING,
-            group=name,
-            partition=self._at,
-            offset=commit.offset,
-            former=low,
-            least=least,
-        )
 
     @property
     def _at(self) -> PartitionId:
