@@ -18,7 +18,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
-from brokertwin.wording import counted
+from brokertwin.wording import counted, with_full_stop
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.store_queries import StoreQueryServer
@@ -278,7 +278,7 @@ def _run(
     timeline.show()
     say(f"processed {counted(instance.worked, 'record')}")
     for name, error in instance.failed.items():
-        raise UserError(f"{name} stopped: {error.rstrip('.')}.")
+        raise UserError(with_full_stop(f"{name} stopped: {error}"))
 
 
 def _query_server(instance: "StreamsInstance", layout: "Layout") -> "StoreQueryServer | None":

@@ -28,7 +28,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import RequestFrame, decode_response, encode_request
 from brokertwin.protocol.kafka_apis import API_KEYS, API_VERSIONS, KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
-from brokertwin.wording import counted
+from brokertwin.wording import counted, with_full_stop
 
 WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")
@@ -176,7 +176,7 @@ class ClientConnection:
     def _not_trusted(self, error: ssl.SSLError) -> SaslAuthenticationError:
         reason = getattr(error, "verify_message", None) or (error.reason or str(error)).lower()
         return SaslAuthenticationError(
-            f"TLS with {self._at} failed: {reason.replace('_', ' ').rstrip('.')}.",
+            with_full_stop(f"TLS with {self._at} failed: {reason.replace('_', ' ')}"),
             "Check that its listener uses TLS and that ssl.truststore.location has its authority.",
         )
 

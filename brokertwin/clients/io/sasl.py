@@ -18,6 +18,7 @@ from brokertwin.gateway.security.scram import MECHANISMS, ClientExchange
 from brokertwin.kafka_io import tokens
 from brokertwin.kafka_io.kafka_clients import check_mechanism, parse_jaas
 from brokertwin.protocol.errors import Error, error_name
+from brokertwin.wording import with_full_stop
 
 PLAIN = "PLAIN"
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
@@ -115,7 +116,7 @@ def _token(login: SaslLogin, response: Mapping[str, Any]) -> bytes:
     if response["errorCode"]:
         reason = response["errorMessage"] or error_name(response["errorCode"])
         raise SaslAuthenticationError(
-            f"The broker rejected the login of {login.username}: {reason.rstrip('.')}.",
+            with_full_stop(f"The broker rejected the login of {login.username}: {reason}"),
             "Check user, password and sasl.mechanism.",
         )
     return b64decode(response["authBytes"])

@@ -29,13 +29,7 @@ from brokertwin.protocol.frames import (
     decode_request,
     decode_response,
 )
-from brokertwin.protocol.kafka_apis import (
-    API_VERSIONS,
-    FETCH,
-    KAFKA_APIS,
-    PRODUCE,
-    SHARE_FETCH,
-)
+from brokertwin.protocol.kafka_apis import API_VERSIONS, FETCH, KAFKA_APIS, PRODUCE, SHARE_FETCH
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
