@@ -112,6 +112,18 @@ def test_records_that_are_read_again_are_no_growth_if_the_upper_bound_comes_late
     assert recording.found(lag.grown) == []
 
 
+def test_growth_is_found_after_a_group_that_was_set_back_has_caught_up() -> None:
+    recording = SyntheticRecording()
+    recording.high_watermark(5_000)
+    for offset in (5_000, 2_000, 5_000):
+        recording.commit(offset)
+        recording.high_watermark(5_000)
+    recording.high_watermark(6_000)
+    recording.commit(5_000)
+    (found,) = recording.found(lag.grown)
+    assert found.what == "The lag grew by 1000 records, from 0 to 1000."
+
+
 def test_group_that_keeps_up_has_no_lag() -> None:
     recording = SyntheticRecording()
     for end in (100, 5_000, 90_000):

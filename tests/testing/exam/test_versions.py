@@ -47,6 +47,6 @@ def test_an_unknown_version_names_the_known_ones() -> None:
 def test_the_default_and_short_versions_are_known() -> None:
     assert notes_of("4.3") == notes_of("4.3.1") == ()
     assert notes_of("3.9") == notes_of("3.9.1") != ()
-    for unknown in ("3", "4", "4.3.0", "3.9.1.0", "3.90"):
+    for unknown in ("3", "4", "3.9.", "4.3.0", "3.9.1.0", "3.90"):
         with pytest.raises(UserError):
             notes_of(unknown)
