@@ -78,7 +78,7 @@ class WaitingCommit(msgspec.Struct):
     end: int
     offset: int
     least: int | None
-    back: int
+    back: int = 0
 
 
 class GroupLag(msgspec.Struct):
