@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli.broker.exam import Yes
-from brokertwin.cli.files import write_text
-from brokertwin.cli.options import address
+from brokertwin.cli.files import check_new, write_text
+from brokertwin.cli.options import Force, address
 from brokertwin.cli.output import out, say
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -76,6 +76,7 @@ def command(
     count: Count = 100,
     work: Works = EVERYTHING,
     keep: Keep = None,
+    force: Force = False,
     timeout_s: TimeoutS = 60.0,
     group_protocol: GroupProtocol = "classic",
     static: Static = False,
@@ -118,6 +119,9 @@ def command(
     else:
         seeds = range(seed, seed + plans)
         chosen = {f"seed-{each}": faults_of(each, works) for each in seeds}
+        files = {name: (keep or Path()) / f"exam-client-{name}.json" for name in chosen}
+        for file in files.values():
+            check_new(file, force)
     if broker is not None:
         address("--bootstrap", broker)
     with examined_broker(broker, yes) as at:
@@ -129,7 +133,7 @@ def command(
             verdict = exam.run(faults)
             codes.add(_show(name, faults, verdict))
             if verdict.violations and plan is None:
-                _keep(exam, faults, (keep or Path()) / f"exam-client-{name}.json")
+                _keep(exam, faults, files[name])
     for code in (BROKEN, UNFINISHED):
         if code in codes:
             raise typer.Exit(code)
