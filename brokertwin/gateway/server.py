@@ -160,9 +160,9 @@ class Gateway:
         )
 
     async def _serve(self, broker: int, server: asyncio.Server) -> None:
+        await server.start_serving()
         self._servers[broker] = server
         self._added.begin(broker, self._own[broker])
-        await server.start_serving()
 
     async def _listen_at(
         self,
