@@ -122,9 +122,8 @@ def command(
         files = {name: (keep or Path()) / f"exam-client-{name}.json" for name in chosen}
         for file in files.values():
             check_new(file, force)
-    if broker is not None:
-        address("--bootstrap", broker)
-    with examined_broker(broker, yes) as at:
+    given = address("--bootstrap", broker) if broker is not None else None
+    with examined_broker(broker, given, yes) as at:
         exam = Exam(at, client, works, count, timeout_s, GroupKind(group_protocol, static))
         if code := _show("calm", [], exam.run_calm()):
             raise typer.Exit(code)

@@ -98,13 +98,14 @@ class Verdict(NamedTuple):
 
 
 @contextmanager
-def examined_broker(given: str | None, is_checked: bool) -> Iterator[str]:
+def examined_broker(given: str | None, at: Address | None, is_checked: bool) -> Iterator[str]:
     """Provide the address of a broker: the given one, or a gateway in this process.
 
+    `at` is the given one, parsed.
     Raises UserError if the cluster has other topics or groups, unless that was checked.
     """
-    if given is not None:
-        at = Address(*check_reachable(given, patience_s=0))
+    if given is not None and at is not None:
+        check_reachable(given, patience_s=0)
         if not is_checked:
             check_is_empty(look(at, ()), PREFIX, "Pass --yes to examine a client here: the exam")
         yield given
