@@ -21,6 +21,10 @@ SESSIONS = (
     *(Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH),
     Error.FETCH_SESSION_TOPIC_ID_ERROR,
 )
+LOGINS = (
+    *(Error.SASL_AUTHENTICATION_FAILED, Error.UNSUPPORTED_SASL_MECHANISM),
+    Error.ILLEGAL_SASL_STATE,
+)
 TRANSACTIONS = (
     *(Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING, Error.INVALID_TXN_STATE),
     *(Error.CONCURRENT_TRANSACTIONS, Error.TRANSACTION_ABORTABLE, Error.INVALID_PRODUCER_EPOCH),
@@ -203,6 +207,12 @@ def index() -> str:
 
 
 def _commands_for(code: int) -> str:
+    if code in LOGINS:
+        return (
+            "The request log has no logins. The broker's server.log has a line at INFO, `Failed"
+            " authentication with /HOST`, with the reason. `brokertwin audit FILE…` of a capture"
+            " shows the clients."
+        )
     line = "`brokertwin explain line FILE:LINE FILE…` explains one line with this error"
     story = _story_of(code)
     whole = f"`brokertwin explain {story} FILE…` shows the timeline, " if story else ""

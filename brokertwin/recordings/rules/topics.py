@@ -96,9 +96,12 @@ RULES: dict[int, Rule] = {
     ),
     Error.UNSUPPORTED_VERSION: Rule(
         "The broker does not support this version of the API, or a feature that the request needs.",
-        "ApiVersionsRequest, KafkaApis",
-        "Clients should negotiate versions with ApiVersions. Update the older side.",
-        "A client that is much newer or older than the broker.",
+        "ApiVersionsRequest, KafkaApis, ConsumerGroup.validateOffsetCommit",
+        "Update the older side: clients negotiate versions with ApiVersions. For a feature, see"
+        " `kafka-features.sh describe`; until it is on, set group.protocol=classic.",
+        "A client that is much newer or older than the broker. A KIP-848 member that commits with"
+        " OffsetCommit below v9, which has no member epoch. A feature at level 0: group.version,"
+        " streams.version or share.version.",
         "state/apis/api_versions.py",
     ),
     Error.REBOOTSTRAP_REQUIRED: Rule(
