@@ -556,9 +556,9 @@ class BrokerConnection(asyncio.Protocol):
             throttle_ms = max(throttle_ms, self._count(limit, watch))
         if own_ms is not None:
             throttle_ms = max(throttle_ms, self._context.engine.throttle_ms)
-        if own_ms is not None and own_ms != throttle_ms:
-            body = copy(body)
-            setattr(body, THROTTLE, throttle_ms)
+            if own_ms != throttle_ms:
+                body = copy(body)
+                setattr(body, THROTTLE, throttle_ms)
         elif isinstance(body, dict):
             body["throttleTimeMs"] = throttle_ms
         if throttle_ms:

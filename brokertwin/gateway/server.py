@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -102,7 +102,9 @@ class Gateway:
         self._count = 0
 
     async def start(self, ports: Mapping[int, int] | None = None) -> None:
-        """Start the engine and listen.
+        """Bind the ports, start the engine and listen.
+
+        A port that cannot be bound leaves no file of the engine behind.
 
         Args:
             ports: port of each broker; None: as `listen` says.
@@ -116,38 +118,59 @@ class Gateway:
                 "Add --advertise HOST:PORT with an address that clients reach.",
             )
         asyncio.get_running_loop().set_exception_handler(_log_fault)
-        await self._engine.start()
+        servers: dict[int, asyncio.Server] = {}
+        with ExitStack() as bound:
+            with self._refusals():
+                for place, broker in enumerate(self._engine.brokers):
+                    self._own[broker] = GatewayListener(self._security.protocol, self._security)
+                    port = self._listen.port + place if self._listen.port else 0
+                    servers[broker] = await self._bind(broker, ports[broker] if ports else port)
+                    bound.callback(servers[broker].close)
+            await self._engine.start()
+            bound.pop_all()
         self.features.begin()
-        try:
-            for place, broker in enumerate(self._engine.brokers):
-                self._own[broker] = GatewayListener(self._security.protocol, self._security)
-                port = self._listen.port + place if self._listen.port else 0
-                bound = await self._open(broker, ports[broker] if ports else port)
-                self._bound[broker] = self.addresses[broker] = Address(self._listen.host, bound)
+        with self._refusals():
+            for place, (broker, server) in enumerate(servers.items()):
+                at = Address(self._listen.host, server.sockets[0].getsockname()[1])
+                self._bound[broker] = self.addresses[broker] = at
                 if self._advertise is not None:
                     advertised = Address(self._advertise.host, self._advertise.port + place)
                     self.addresses[broker] = advertised
-        except OSError as error:
-            await self.close()
-            host, port = self._listen
-            raise UserError(
-                f"Cannot listen on {host}:{port}: {error.strerror or error}.",
-                "Pass another --listen.",
-            ) from None
+                await self._serve(broker, server)
         if self._limits.idle_ms >= 0:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
         for broker in self._stopped:
             self._shut(broker)
 
-    async def _open(self, broker: int, port: int) -> int:
-        server = await self._listen_at(broker, self._own[broker], self._listen.host, port)
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turn an OSError of a port into a UserError."""
+        try:
+            yield
+        except OSError as error:
+            host, port = self._listen
+            raise UserError(
+                f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+                "Pass another --listen.",
+            ) from None
+
+    async def _bind(self, broker: int, port: int) -> asyncio.Server:
+        return await self._listen_at(
+            broker, self._own[broker], self._listen.host, port, is_serving=False
+        )
+
+    async def _serve(self, broker: int, server: asyncio.Server) -> None:
+        await server.start_serving()
         self._servers[broker] = server
         self._added.begin(broker, self._own[broker])
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
 
     async def _listen_at(
-        self, broker: int, listener: GatewayListener, host: str | None, port: int
+        self,
+        broker: int,
+        listener: GatewayListener,
+        host: str | None,
+        port: int,
+        is_serving: bool = True,
     ) -> asyncio.Server:
         context = self.context(listener)
         return await asyncio.get_running_loop().create_server(
@@ -155,6 +178,7 @@ class Gateway:
             host,
             port,
             backlog=BACKLOG,
+            start_serving=is_serving,
         )
 
     def context(self, listener: GatewayListener) -> GatewayContext:
@@ -224,7 +248,7 @@ class Gateway:
             if broker in self._servers:
                 return
             try:
-                await self._open(broker, self._bound[broker].port)
+                await self._serve(broker, await self._bind(broker, self._bound[broker].port))
             except OSError as error:
                 _log.error("cannot listen on a port again", broker=broker, error=str(error))
                 return

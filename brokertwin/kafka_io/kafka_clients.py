@@ -257,6 +257,12 @@ def with_kafkas_names(message: str) -> str:
     )
 
 
+def broker_client(broker: str, settings: Settings) -> ClientProperties:
+    """Return the properties for connecting to the broker at an address."""
+    values = properties.read(settings.kafka_config) if settings.kafka_config is not None else {}
+    return ClientProperties({**values, "bootstrap.servers": broker})
+
+
 def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> tuple[str, int]:
     """Return an address that accepts connections; Kafka's clients would retry for half a minute.
 

@@ -10,7 +10,7 @@ import pytest
 from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions, Persistence
 from brokertwin.protocol.frames import RequestFrame, encode_request, read_request
 from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.kafka_apis import API_KEYS
@@ -39,6 +39,11 @@ class Followed(LocalEngine):
     before: Cell
     last: bytes = b""
 
+    def _opened(self, options: JournalOptions) -> Persistence:
+        persistence = super()._opened(options)
+        persistence.store._file_bytes = FILE_BYTES  # type: ignore[attr-defined]
+        return persistence
+
     def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
         if is_kept:
             self.before, self.last = self._cell.copy(), document
@@ -54,9 +59,7 @@ def state_of(cell: Cell) -> State:
 def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
     typed, _ = parse({"log.cleaner.backoff.ms": "86400000"})
     options = JournalOptions(path, fsync_ms, COMPACTED_FROM, disk)
-    engine = Followed("tested", [1], typed, options, clock=lambda: START)
-    engine._store._file_bytes = FILE_BYTES  # type: ignore[attr-defined]
-    return engine
+    return Followed("tested", [1], typed, options, clock=lambda: START)
 
 
 def edge_request(api: str, version: int, body: dict[str, Any]) -> EdgeRequest:

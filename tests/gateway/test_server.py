@@ -21,6 +21,7 @@ from brokertwin.gateway.admin.api_versions import ITS_OWN, SERVED, UNNAMED
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse, internal_header
 from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.engine.persistence import JournalOptions
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
 from brokertwin.protocol.bodies import ZERO_UUID
@@ -535,11 +536,17 @@ def test_advertised_address_replaces_the_bound_one() -> None:
         assert addresses_of(response) == {1: outside, 2: ("kafka.example.org", 7001)}
 
 
-def test_port_in_use_is_an_error_with_a_hint(gateway: Running) -> None:
-    engine = LocalEngine("another", [1], BrokerSettings())
-    second = Gateway(engine, gateway.addresses[1])
-    with pytest.raises(UserError, match="Cannot listen on"):
-        asyncio.run(second.start())
+def test_port_in_use_is_an_error_with_a_hint_and_leaves_no_journal(
+    gateway: Running, tmp_path: Path
+) -> None:
+    journal = JournalOptions(tmp_path / "journal")
+    engine = LocalEngine("another", [1, 2], BrokerSettings(), journal)
+    in_use = gateway.addresses[1]
+    for listen in (in_use, in_use._replace(port=in_use.port - 1)):
+        second = Gateway(engine, listen)
+        with pytest.raises(UserError, match="Cannot listen on"):
+            asyncio.run(second.start())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_addresses_of_remote_brokers_depend_on_the_clients_listener() -> None:

@@ -1,9 +1,7 @@
 """`brokertwin exam`: compare a broker with Apache Kafka over the wire."""
 
-import subprocess
 import time
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,13 +17,11 @@ from brokertwin.testing.exam.rights import Rights
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.security import ClientSecurity
-    from brokertwin.gateway.edge_fields import Address
     from brokertwin.testing.exam.examination import ExamOptions
     from brokertwin.testing.exam.model import ExamSubject, Scenario
     from brokertwin.testing.exam.reports import Report
     from brokertwin.testing.exam.verdicts import Key, Result
 
-RESTART_S, RESTART_PAUSE_S = 120.0, 0.5
 SHOWN = 3
 """Deviations of a scenario that are printed."""
 
@@ -126,8 +122,8 @@ def command(
     The exit code is that of the worst new deviation: 0 none, 3 differs in a field, 4 breaks
     clients, 5 loses or duplicates data.
     """
-    from brokertwin.cli.recordings.capture import broker_client
     from brokertwin.clients.io.security import security_of
+    from brokertwin.kafka_io.kafka_clients import broker_client
     from brokertwin.testing.exam.examination import ExamOptions
     from brokertwin.testing.exam.model import as_text, selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
@@ -182,9 +178,7 @@ def _examined(
     names = {name for _, scenario in chosen for name in scenario.described_settings}
     site = look(at, names, choices.patience, security)
     if restart_command is not None:
-        limit_s = RESTART_S * choices.patience
-        restart = partial(_restart_by, restart_command, at, security, limit_s)
-        site = site._replace(restart=restart)
+        site = site.restarted_by(restart_command, at, choices.patience)
     if not is_checked:
         check_is_empty(site, choices.prefix)
     began = time.monotonic()
@@ -196,26 +190,6 @@ def _examined(
 
         results = examine(chosen, site, choices, seen)
     return report_of(broker, kafka, results, time.monotonic() - began, claims_of(site, kafka))
-
-
-def _restart_by(command: str, at: "Address", security: "ClientSecurity", limit_s: float) -> None:
-    """Restart a broker by a shell command. Raises UserError if it does not come back in time."""
-    from brokertwin.testing.exam.site import look
-
-    done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [""]
-        raise UserError(f"--restart-command ended with {done.returncode}: {lines[-1]}.")
-    limit = time.monotonic() + limit_s
-    while True:
-        try:
-            look(at, [], security=security)
-        except UserError:
-            if time.monotonic() > limit:
-                raise
-            time.sleep(RESTART_PAUSE_S)
-        else:
-            return
 
 
 def _show(report: "Report", baseline_keys: "set[Key]") -> None:

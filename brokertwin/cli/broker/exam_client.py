@@ -1,16 +1,14 @@
 """`brokertwin exam-client`: does a client keep Kafka's promises under faults?"""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from brokertwin.cli.broker.exam import Yes
-from brokertwin.cli.files import writing
-from brokertwin.cli.options import address
+from brokertwin.cli.files import check_new, write_text
+from brokertwin.cli.options import Force, address
 from brokertwin.cli.output import out, say
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from brokertwin.testing.auditor.exam import Exam, Verdict
 
 BROKEN, UNFINISHED = 1, 3
-ZOMBIE = "zombie"
-"""Process that is fenced, so it ends with an error."""
-
 GROUP_PROTOCOLS = ("classic", "consumer")
 WORKS = ("produce", "transact", "consume", "process", "share")
 EVERYTHING = ",".join(WORKS[:3])
@@ -81,6 +76,7 @@ def command(
     count: Count = 100,
     work: Works = EVERYTHING,
     keep: Keep = None,
+    force: Force = False,
     timeout_s: TimeoutS = 60.0,
     group_protocol: GroupProtocol = "classic",
     static: Static = False,
@@ -106,7 +102,7 @@ def command(
     did not finish in time, or the run did not cover its subject.
     """
     from brokertwin.gateway.faults import fault_file
-    from brokertwin.testing.auditor.exam import Exam
+    from brokertwin.testing.auditor.exam import Exam, examined_broker
     from brokertwin.testing.auditor.plans import faults_of
     from brokertwin.testing.auditor.workload import GroupKind, WorkKind
 
@@ -123,57 +119,23 @@ def command(
     else:
         seeds = range(seed, seed + plans)
         chosen = {f"seed-{each}": faults_of(each, works) for each in seeds}
-    with _broker(broker, yes) as at:
+        files = {name: (keep or Path()) / f"exam-client-{name}.json" for name in chosen}
+        for file in files.values():
+            check_new(file, force)
+    given = address("--bootstrap", broker) if broker is not None else None
+    with examined_broker(broker, given, yes) as at:
         exam = Exam(at, client, works, count, timeout_s, GroupKind(group_protocol, static))
-        code = _calm(exam)
-        if code:
+        if code := _show("calm", [], exam.run_calm()):
             raise typer.Exit(code)
         codes: set[int] = set()
         for name, faults in chosen.items():
             verdict = exam.run(faults)
             codes.add(_show(name, faults, verdict))
             if verdict.violations and plan is None:
-                _keep(exam, faults, (keep or Path()) / f"exam-client-{name}.json")
+                _keep(exam, faults, files[name])
     for code in (BROKEN, UNFINISHED):
         if code in codes:
             raise typer.Exit(code)
-
-
-@contextmanager
-def _broker(given: str | None, is_checked: bool) -> Iterator[str]:
-    """Provide the address of a broker: the given one, or a gateway in this process.
-
-    Raises UserError if the cluster has other topics or groups, unless that was checked.
-    """
-    if given is not None:
-        from brokertwin.kafka_io.kafka_clients import check_reachable
-        from brokertwin.testing.auditor.exam import PREFIX
-        from brokertwin.testing.exam.examination import check_is_empty
-        from brokertwin.testing.exam.site import look
-
-        at = address("--bootstrap", given)
-        check_reachable(given, patience_s=0)
-        if not is_checked:
-            check_is_empty(look(at, ()), PREFIX, "Pass --yes to examine a client here: the exam")
-        yield given
-        return
-    from brokertwin.testing import KafkaBroker
-
-    with KafkaBroker() as gateway:
-        yield gateway.bootstrap
-
-
-def _calm(exam: "Exam") -> int:
-    """Run without faults; return the exit code. Raises UserError."""
-    verdict = exam.run([])
-    failed = {name: text for name, text in verdict.gave_up.items() if name != ZOMBIE}
-    if failed:
-        name, text = next(iter(failed.items()))
-        raise UserError(
-            f"The adapter fails as {name} without faults:\n{text}",
-            "Mend the adapter: without faults it has to do all of its work.",
-        )
-    return _show("calm", [], verdict)
 
 
 def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
@@ -206,11 +168,9 @@ def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
 def _keep(exam: "Exam", faults: "list[FaultSpec]", path: Path) -> None:
     """Shrink a failing plan and write it to a file."""
     from brokertwin.gateway.faults import fault_file
-    from brokertwin.testing.auditor.plans import shrink
 
     say(f"shrinking {len(faults)} faults")
-    fewer = shrink(faults, lambda some: bool(exam.run(some).violations))
-    with writing(path) as temporary:
-        temporary.write_text(fault_file.text_of(fewer), encoding="utf-8")
+    fewer = exam.shrunk(faults)
+    write_text(path, fault_file.text_of(fewer))
     enough = f"{counted(len(fewer), 'fault')} {'is' if len(fewer) == 1 else 'are'} enough"
     out.print(f"  {enough}: --plan {path}", highlight=False, soft_wrap=True)

@@ -6,18 +6,21 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from brokertwin.cli.files import check_new, write_text
 from brokertwin.cli.options import AsJson, Force
 from brokertwin.cli.output import err, out, say, show_json, show_table, warn
 from brokertwin.errors import UserError
-from brokertwin.protocol.errors import Error, error_name
+from brokertwin.protocol.errors import error_name
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.cli.broker.exploring import PlayedScript, Reached
+    from brokertwin.gateway.edge_fields import Address
     from brokertwin.simulation.explore.api import Model
+    from brokertwin.simulation.explore.reached import Reached
+    from brokertwin.simulation.explore.scripts import PlayedScript, Script
     from brokertwin.simulation.explore.search import Result
     from brokertwin.simulation.explore.shown import Story
 
@@ -113,8 +116,8 @@ def command(
 
     Exits with code 1 if an invariant is violated, and 2 if the model cannot be searched.
     """
-    from brokertwin.cli.broker.exploring import model_of
     from brokertwin.simulation.explore.mistakes import ModelError, reported
+    from brokertwin.simulation.explore.models import model_of
     from brokertwin.simulation.explore.shown import told
 
     if listed:
@@ -245,7 +248,7 @@ def _compare(variants: "list[tuple[dict[str, str], Model]]", options: Any, as_js
 
 
 def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, Reached | None]":
-    from brokertwin.cli.broker.exploring import Reached
+    from brokertwin.simulation.explore.reached import Reached
     from brokertwin.simulation.explore.search import Search
 
     with err.status(f"{model.name}: searching") as status:
@@ -285,28 +288,10 @@ def _outcome(result: "Result") -> str:
     return f"no violation so far; ended by the bound: {result.ended_by}"
 
 
-def _without_coordinator(model: "Model", result: "Result") -> list[str]:
-    """Return the parts of a cluster that list nothing, and whose requests were refused for it."""
-    from brokertwin.protocol.kafka_apis import API_KEYS, KAFKA_APIS, Decider
-
-    setup = {send.api for send in model.cluster.setup}
-    if "FIND_COORDINATOR" in setup or ("FIND_COORDINATOR", Error.NONE) in result.answered:
-        return []
-    refused = {
-        KAFKA_APIS[API_KEYS[api]].handler
-        for api, code in result.answered
-        if code == Error.NOT_COORDINATOR
-    }
-    lists = (
-        ("groups", model.cluster.groups, Decider.GROUP_COORDINATOR),
-        ("transactional_ids", model.cluster.transactional_ids, Decider.TRANSACTION_COORDINATOR),
-    )
-    return [name for name, listed, handler in lists if handler in refused and not listed]
-
-
 def _show(
     model: "Model", result: "Result", story: "Story | None", reached: "Reached | None"
 ) -> None:
+    from brokertwin.simulation.explore.mistakes import without_coordinator
     from brokertwin.simulation.explore.shown import as_text
 
     rate = result.deliveries / max(result.cpu_seconds, 0.001)
@@ -330,7 +315,7 @@ def _show(
         for (name, is_controllers), count in sorted(result.applied.items())
     ]
     show_table(["record", "of", "count"], applied)
-    for name in _without_coordinator(model, result):
+    for name in without_coordinator(model.cluster, result.answered):
         out.print(
             f"16 NOT_COORDINATOR was returned because Cluster({name}=…) is empty: list those that"
             " the model uses",
@@ -391,11 +376,9 @@ def _export(
     scenario: Path | None,
     scene: Path | None,
 ) -> None:
-    from brokertwin.cli.broker.exploring import as_pytest
-    from brokertwin.cli.broker.exploring import play as play_script
     from brokertwin.gateway.edge_fields import Address
     from brokertwin.simulation.explore.scenes import scene_of
-    from brokertwin.simulation.explore.scripts import NotPlayableError, script
+    from brokertwin.simulation.explore.scripts import NotPlayableError, as_pytest, script
 
     if broker is None and pytest is None and scenario is None and scene is None:
         return
@@ -412,13 +395,38 @@ def _export(
         if not host or not port.isdigit():
             raise UserError(f"{broker!r} is no address.", "Pass HOST:PORT, like localhost:9092.")
         say(f"sending {counted(len(written.called), 'request')} to {broker}")
-        played = play_script(written, Address(host, int(port)))
+        played = played_on(written, Address(host, int(port)))
         document["golden"] = played.golden
         _show_played(played)
     if pytest is not None:
         write_text(pytest, as_pytest(written))
     if scenario is not None:
         write_text(scenario, json.dumps(document, indent=1) + "\n")
+
+
+def played_on(script: "Script", address: "Address") -> "PlayedScript":
+    """Send a counterexample to a real broker, under names of its own, and delete these."""
+    from brokertwin.protocol.errors import error_codes
+    from brokertwin.simulation.explore import scripts
+    from brokertwin.testing.exam.batches import committed_values
+    from brokertwin.testing.exam.examination import play_alone
+    from brokertwin.testing.exam.model import Scenario
+
+    played = play_alone(msgspec.convert(script.scenario, Scenario), address)
+    outcomes: dict[str, str] = {}
+    for observation, exchange in zip(played.observations, played.exchanges, strict=True):
+        if exchange is None:
+            continue
+        response = exchange.response
+        if observation.label in script.committed:
+            outcome = ", ".join(committed_values(response)) or scripts.NO_RECORD
+        else:
+            given = scripts.given_partitions(response)
+            outcome = scripts.returned(error_codes(response), given)
+        outcomes[observation.label] = outcome
+    golden = [msgspec.to_builtins(each) for each in played.observations]
+    ended = f"{played.ended.step}: {played.ended.text}" if played.ended is not None else ""
+    return scripts.PlayedScript(scripts.compared(script, outcomes), golden, ended)
 
 
 def _show_played(played: "PlayedScript") -> None:

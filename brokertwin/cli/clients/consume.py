@@ -15,14 +15,9 @@ from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokertwin.clients.consumer_client import ConsumerClient
-    from brokertwin.clients.consumer_config import ConsumerConfig
-    from brokertwin.clients.fetcher import FetchSettings
-    from brokertwin.clients.io.consumer import Consumer
     from brokertwin.clients.io.group_reader import Member
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.partitions import TopicPartition
-    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
 ConsumeProtocol = Literal["classic", "consumer", "share"]
 Acknowledge = Literal["accept", "release", "reject"]
@@ -177,6 +172,7 @@ def command(
     from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokertwin.clients.eras import of_consumer, of_fetches
     from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+    from brokertwin.clients.io.consumer import numbered_consumer
     from brokertwin.clients.io.group_reader import GroupReader
     from brokertwin.clients.io.share_member import ShareMember
     from brokertwin.clients.traced import consumer_maker
@@ -206,7 +202,7 @@ def command(
     settings, fetches = of_consumer(era, consumer_config), of_fetches(era, fetches)
     topic_names, client = topics or [], consumer_maker(era, tracer(trace))
     make: Callable[[int], Member] = partial(
-        _member, kafka, settings, topic_names, include, fetches, client
+        numbered_consumer, kafka, settings, topic_names, include, fetches, client
     )
     if is_shared:
         make = partial(ShareMember, kafka, settings, topic_names, acknowledge.upper())
@@ -263,34 +259,6 @@ def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, g
         )
     if not is_shared and acknowledge != "accept":
         raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
-
-
-def _member(
-    kafka: "ClientProperties",
-    settings: "ConsumerConfig",
-    topics: list[str],
-    include: str | None,
-    fetches: "FetchSettings",
-    make: "Callable[..., ConsumerClient]",
-    number: int,
-) -> "Consumer":
-    """Create a member; only the first one has the instance id without a suffix."""
-    import msgspec
-
-    from brokertwin.clients.io.consumer import Consumer
-
-    instance_id = settings.group_instance_id
-    static = f"{instance_id}-{number}" if instance_id and number > 1 else instance_id
-    return Consumer(
-        kafka,
-        msgspec.structs.replace(settings, group_instance_id=static),
-        topics,
-        fetches,
-        client_id=f"brokertwin-{number}",
-        may_create_topics=False,
-        pattern=include,
-        make=make,
-    )
 
 
 def document(

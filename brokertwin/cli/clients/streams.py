@@ -1,7 +1,6 @@
 """`brokertwin streams`: Kafka Streams applications on this project's own clients."""
 
 import signal
-import time
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -21,14 +20,10 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted, with_full_stop
 
 if TYPE_CHECKING:
-    from brokertwin.clients.io.store_queries import StoreQueryServer
-    from brokertwin.clients.io.streams import StreamsInstance
-    from brokertwin.clients.streams.layout import Layout
     from brokertwin.clients.streams.streams_config import StreamsConfig
     from brokertwin.clients.streams.streams_protocol import HostInfo
     from brokertwin.clients.streams.topology import Topology
 
-LOOK_S = 0.2
 app = group()
 
 ApplicationId = Annotated[
@@ -235,6 +230,7 @@ def _run(
 ) -> None:
     """Run one instance until Ctrl-C or the idle timeout. Raises UserError."""
     from brokertwin.cli.clients.client_access import accessible
+    from brokertwin.clients.io.store_queries import served_queries
     from brokertwin.clients.io.streams import StreamsInstance
     from brokertwin.clients.io.streams_topics import prepare_topics
 
@@ -258,17 +254,12 @@ def _run(
             name, [str(task) for task in stream.running], instance.is_closing
         ),
     )
-    queries = _query_server(instance, layout)
+    queries = served_queries(instance, layout)
     changes: list[int] = []
     signal.signal(signal.SIGUSR1, lambda *_: changes.append(1))
     signal.signal(signal.SIGUSR2, lambda *_: changes.append(-1))
     try:
-        for _ in range(options.threads):
-            instance.start_thread()
-        while not instance.is_idle(options.idle_s) and not instance.failed:
-            time.sleep(LOOK_S)
-            while changes:
-                say(instance.add_thread() if changes.pop(0) > 0 else instance.remove_thread())
+        instance.run(options.threads, options.idle_s, changes, say)
     except KeyboardInterrupt:
         say("committing and leaving the group")
     finally:
@@ -279,18 +270,3 @@ def _run(
     say(f"processed {counted(instance.worked, 'record')}")
     for name, error in instance.failed.items():
         raise UserError(with_full_stop(f"{name} stopped: {error}"))
-
-
-def _query_server(instance: "StreamsInstance", layout: "Layout") -> "StoreQueryServer | None":
-    """Serve key queries. Raises UserError if the address is in use."""
-    from brokertwin.clients.io.store_queries import StoreQueryServer
-
-    if instance.end_point is None:
-        return None
-    try:
-        return StoreQueryServer(instance, layout, instance.end_point)
-    except OSError as error:
-        raise UserError(
-            f"Cannot listen on --application-server {instance.end_point}: {error.strerror}.",
-            "Pass another port.",
-        ) from None

@@ -441,13 +441,9 @@ def export(
         restore.save(saved, target, restore.changes_of(chosen))
         wrong = restore.write(target, chosen)
     _show_steps(steps, wrong, as_json)
-    refused = [
-        step
-        for step in steps
-        if step not in chosen and step.verdict is not offset_plan.OffsetVerdict.THERE
-    ]
     written = counted(len(chosen) - len(wrong), "offset")
-    left = len(refused) + len(wrong)
+    there = sum(step.verdict is offset_plan.OffsetVerdict.THERE for step in steps)
+    left = len(steps) - len(chosen) - there + len(wrong)
     what = "would be written" if dry_run else "written"
     say(f"{written} {what}, {left} refused, {len(steps)} in total")
     for key, why in wrong.items():

@@ -218,9 +218,7 @@ def _follow(
                 if machines is not None and not is_settled:
                     is_settled = time.monotonic() - grown_at >= QUIET_S
                     machines.expire(float("inf") if is_settled else machines.end)
-                    history = machines.findings()
-                    history.undecoded = spool.undecoded
-                    audit_findings = findings(history)
+                    audit_findings = findings(machines.findings(spool.undecoded))
                     _report(audit_findings, reported, as_json)
                 gc.collect()
                 time.sleep(every)

@@ -132,6 +132,7 @@ def command(
     themselves. Exits with code 1 if an exchange was not recorded, and with code 2 if nothing more
     could be written.
     """
+    from brokertwin.kafka_io.kafka_clients import broker_client
     from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
     beside = None
@@ -170,7 +171,7 @@ def relay_ends(
     listen_config: Path | None = None,
 ) -> RelayEnds:
     """Return the ends of a relay to a reachable broker. Raises UserError."""
-    from brokertwin.kafka_io.kafka_clients import check_reachable
+    from brokertwin.kafka_io.kafka_clients import broker_client, check_reachable
 
     at, to = address("--listen", listen), address("HOST:PORT", broker)
     tls = broker_client(broker, settings).ssl_context()
@@ -187,15 +188,6 @@ def _listen_tls(listen_config: Path | None) -> "ssl.SSLContext | None":
     if listen_config is None:
         return None
     return server_context(BrokerProperties(properties.read(listen_config), ""))
-
-
-def broker_client(broker: str, settings: "Settings") -> "ClientProperties":
-    """Return the properties for connecting to the broker of a relay."""
-    from brokertwin.kafka_io import properties
-    from brokertwin.kafka_io.kafka_clients import ClientProperties
-
-    values = properties.read(settings.kafka_config) if settings.kafka_config is not None else {}
-    return ClientProperties({**values, "bootstrap.servers": broker})
 
 
 def _write_settings(path: Path, client: "ClientProperties") -> None:

@@ -10,6 +10,8 @@ Source: `KafkaConsumer` in Kafka.
 import random
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.driver import ClientNetwork, Clock
@@ -58,3 +60,27 @@ class Consumer(ClientGroupMember[ConsumerClient]):
         Raises SaslAuthenticationError if a broker rejected the consumer.
         """
         return self._poll(self.client.poll, timeout_ms)
+
+
+def numbered_consumer(
+    kafka: Kafka,
+    settings: ConsumerConfig,
+    topics: list[str],
+    include: str | None,
+    fetches: FetchSettings,
+    make: Callable[..., ConsumerClient],
+    number: int,
+) -> Consumer:
+    """Create a member; only the first one has the instance id without a suffix."""
+    instance_id = settings.group_instance_id
+    static = f"{instance_id}-{number}" if instance_id and number > 1 else instance_id
+    return Consumer(
+        kafka,
+        msgspec.structs.replace(settings, group_instance_id=static),
+        topics,
+        fetches,
+        client_id=f"brokertwin-{number}",
+        may_create_topics=False,
+        pattern=include,
+        make=make,
+    )

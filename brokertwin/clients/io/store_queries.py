@@ -26,6 +26,7 @@ from brokertwin.clients.streams.key_owner import KeyOwner, key_owner, store_owne
 from brokertwin.clients.streams.layout import Layout, TaskId
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.streams_protocol import AssignmentInfo, HostInfo
+from brokertwin.errors import UserError
 from brokertwin.gateway.http_access import is_allowed_host
 
 ASK_S = 10.0
@@ -192,6 +193,19 @@ class StoreQueryServer:
             return None
         newest = max(with_info, key=lambda each: each.consumer.coordinator.generation.id)
         return newest.assignor.info
+
+
+def served_queries(instance: StreamsInstance, layout: Layout) -> "StoreQueryServer | None":
+    """Serve key queries. Raises UserError if the address is in use."""
+    if instance.end_point is None:
+        return None
+    try:
+        return StoreQueryServer(instance, layout, instance.end_point)
+    except OSError as error:
+        raise UserError(
+            f"Cannot listen on --application-server {instance.end_point}: {error.strerror}.",
+            "Pass another port.",
+        ) from None
 
 
 def _handler(result: Callable[[StoreQuery], QueryResult]) -> type[BaseHTTPRequestHandler]:

@@ -39,6 +39,8 @@ WAIT_MS = 20
 """Maximum sleep of an idle thread, and so the delay of its deadlines."""
 
 CLOSE_S = 40.0
+LOOK_S = 0.2
+"""Interval at which `run` looks at its threads and at changes of their number."""
 
 Look = Callable[[str, StreamThread], None]
 """Called in a thread after each of its rounds."""
@@ -192,6 +194,20 @@ class StreamsInstance:
             self._kafka, name, lambda apart: make(apart=apart), self._look
         )
         return name
+
+    def run(
+        self, threads: int, idle_s: float | None, changes: list[int], say: Callable[[str], None]
+    ) -> None:
+        """Run threads until no record came for `idle_s`, or one failed.
+
+        `changes` may grow meanwhile: 1 adds a thread, -1 removes one, and `say` gets a message.
+        """
+        for _ in range(threads):
+            self.start_thread()
+        while not self.is_idle(idle_s) and not self.failed:
+            time.sleep(LOOK_S)
+            while changes:
+                say(self.add_thread() if changes.pop(0) > 0 else self.remove_thread())
 
     def end_thread(self, name: str) -> None:
         """Let a thread commit and leave the group; its tasks move to other threads."""

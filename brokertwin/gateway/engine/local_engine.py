@@ -148,6 +148,7 @@ class LocalEngine:
 
     Args:
         journal: where events are stored, beside a directory of batches; None: in memory only.
+            `start` opens it.
         clock: time of events and deadlines.
         may_intervene: whether `intervene` is allowed.
 
@@ -156,9 +157,6 @@ class LocalEngine:
         on_settings: called after broker settings have changed.
         on_line: called with each line that a broker logs (`brokertwin.trace.…`).
         users_file: file of SCRAM users, if no client authenticates with them.
-
-    Raises:
-        UserError: as `Journal`.
     """
 
     def __init__(
@@ -187,10 +185,9 @@ class LocalEngine:
         )
         path = journal.path if journal is not None else None
         self.users_file = path and path.with_name(path.name + ".users")
-        self._persistence = Persistence(journal) if journal is not None else None
+        self._journal = journal
+        self._persistence: Persistence | None = None
         self._store: BatchStore = MemoryStore()
-        if self._persistence is not None:
-            self._store = self._persistence.store
         self._cell = Cell(self._settings, make_rows=LocalRows)
         self._clock = clock
         self._events = EventWriter(cluster, clock=clock)
@@ -221,15 +218,26 @@ class LocalEngine:
         return self._cell.columns()
 
     async def start(self) -> None:
-        """Replay the journal. Raises UserError if it belongs to another cluster."""
+        """Open and replay the journal.
+
+        Raises:
+            UserError: as `Journal`, or it belongs to another cluster.
+        """
         self._loop = asyncio.get_running_loop()
-        if self._persistence is not None:
+        if self._journal is not None:
+            self._persistence = self._opened(self._journal)
             self._replay(self._persistence.journal)
             self._persistence.begin(self._snapshot)
             self._persistence.collect(self._kept.locators)
         self._schedule(self._deadline)
         self._check_expiry()
         self._cleaner = self._loop.create_task(self._clean_for_ever())
+
+    def _opened(self, options: JournalOptions) -> Persistence:
+        persistence = Persistence(options)
+        self._store = persistence.store
+        self._kept = KeptBatches(self._store)
+        return persistence
 
     async def _clean_for_ever(self) -> None:
         broker_settings = self._settings.broker_settings

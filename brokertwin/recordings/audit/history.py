@@ -56,7 +56,7 @@ class FoldedFindings(ABC):
         undecoded: requests without a legible body.
     """
 
-    undecoded = Undecoded()
+    undecoded: Undecoded
 
     @abstractmethod
     def unfolded(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
@@ -104,6 +104,7 @@ class History(FoldedFindings):
     Args:
         exchanges: those of clients, as `recording.read` returns them.
         replication: the findings about replication in the whole cluster.
+        undecoded: requests without a legible body.
 
     Attributes:
         replication: the findings about replication in the whole cluster.
@@ -111,8 +112,12 @@ class History(FoldedFindings):
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], replication: ObservedReplication | None = None
+        self,
+        exchanges: Sequence[Exchange],
+        replication: ObservedReplication | None = None,
+        undecoded: Undecoded | None = None,
     ) -> None:
+        self.undecoded = undecoded or Undecoded()
         self.replication = replication or ObservedReplication(())
         facts = KnownFacts(dict(self.replication.known.topics))
         self.recording = ObservedRecording(exchanges_of(exchanges), known=facts)

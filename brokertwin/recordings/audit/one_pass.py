@@ -17,6 +17,7 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.incidents import BrokerSigns, Signs
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.replication import REPLICATION, LeadingParts
+from brokertwin.recordings.history.undecoded import Undecoded
 from brokertwin.recordings.replay.recording import Broken
 
 F = TypeVar("F", bound=f.Finding)
@@ -137,11 +138,13 @@ class OnePass:
         """The findings of each kind of entity, in order."""
         return {name: each.findings for name, each in self._of_kind.items()}
 
-    def findings(self) -> "PassedFindings":
-        """Return what the machines have found."""
+    def findings(self, undecoded: Undecoded | None = None) -> "PassedFindings":
+        """Return what the machines have found, beside requests without a legible body."""
         span = self._begin if self._exchanges else 0.0, float(self._end)
         signs = self._signs.by_broker if self._signs is not None else {}
-        return PassedFindings(self.by_kind(), signs, self._last, span, self._exchanges)
+        return PassedFindings(
+            self.by_kind(), signs, self._last, span, self._exchanges, undecoded or Undecoded()
+        )
 
 
 class PassedFindings(FoldedFindings):
@@ -153,6 +156,7 @@ class PassedFindings(FoldedFindings):
         time: the last moment, in ms since 1970.
         span: when the first request arrived, and the last response was sent, in ms since 1970.
         exchanges: number of exchanges of clients.
+        undecoded: requests without a legible body.
     """
 
     def __init__(
@@ -162,9 +166,10 @@ class PassedFindings(FoldedFindings):
         time: float,
         span: tuple[float, float],
         exchanges: int,
+        undecoded: Undecoded,
     ) -> None:
         self._found, self._signs, self._time = findings, signs, time
-        self.span, self.exchanges = span, exchanges
+        self.span, self.exchanges, self.undecoded = span, exchanges, undecoded
 
     @classmethod
     def joined(cls, shares: Sequence["PassedFindings"]) -> "PassedFindings":
@@ -172,7 +177,8 @@ class PassedFindings(FoldedFindings):
         found = {name: each for share in shares for name, each in share._found.items()}
         whole = next(share for share in shares if CLIENTS.name in share._found)
         found = {name: found[name] for name in KINDS}
-        return cls(found, whole._signs, whole._time, whole.span, whole.exchanges)
+        rest = whole.span, whole.exchanges, whole.undecoded
+        return cls(found, whole._signs, whole._time, *rest)
 
     @property
     def signs(self) -> Mapping[int, BrokerSigns]:
@@ -243,7 +249,6 @@ def judged(
     if len(shares) == 1:
         alone = _judged(spool, facts, KINDS, on_exchanges)
         alone.gather_signs(spool)
-        alone.undecoded = spool.undecoded
         return alone
     from concurrent.futures import wait
     from multiprocessing import RawArray
@@ -265,7 +270,6 @@ def judged(
         spool.broken = max((list(each.broken) for each in passed), key=len)  # of the one with all
         found = PassedFindings.joined([each.history for each in passed])
         found.gather_signs(spool)
-        found.undecoded = spool.undecoded
         return found
 
 
@@ -292,4 +296,4 @@ def _judged(
     apis = None if CLIENTS.name in names else {api for name in names for api in KINDS[name].apis}
     machines.take(spool.of(apis, on_exchanges))
     machines.expire()
-    return machines.findings()
+    return machines.findings(spool.undecoded)

@@ -45,6 +45,6 @@ def read_from(
 ) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
     found = watch(source, batches, facts)
-    history = History(found.recording.exchanges, found.replication)
-    history.undecoded = Undecoded(found.recording.undecoded)
+    undecoded = Undecoded(found.recording.undecoded)
+    history = History(found.recording.exchanges, found.replication, undecoded)
     return ReadHistory(history, found.recording.broken)

@@ -743,8 +743,7 @@ class Membership(msgspec.Struct):
             self.arrivals.append(line.time)
             yield MemberCame(group=self.group, line=line, member=member, epoch=epoch)
         elif known is None:
-            found = ObservedMember(line, line, instance, -1, epoch, line)
-            self._enter(member, found)
+            self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
         else:
             self.seen(member, epoch, line)
         if epoch > former > 0:
@@ -765,14 +764,17 @@ class Membership(msgspec.Struct):
             yield from self._report(epoch)
         if epoch > self.number:
             self.number, self.begun = epoch, line
-        statuses = [
-            (each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()
-        ]
+        yield from self._streams(line, member, response.get("status") or ())
+
+    def _streams(
+        self, line: RecordedRequest, member: str, listed: Iterable[dict[str, Any]]
+    ) -> Iterator[Finding]:
+        """Report the statuses of a Streams member that its last response did not have."""
+        statuses = [(each["statusCode"], each["statusDetail"]) for each in listed]
+        former = self.statuses.pop(member, ())
         for code, detail in statuses:
-            if (code, detail) not in self.statuses.get(member, ()):
-                group = self.group
-                yield StreamsStatus(group=group, line=line, code_of_status=code, detail=detail)
-        self.statuses.pop(member, None)
+            if (code, detail) not in former:
+                yield StreamsStatus(group=self.group, line=line, code_of_status=code, detail=detail)
         if statuses:
             self.statuses[member] = statuses
 

@@ -1,6 +1,7 @@
 """What a recording lacks for a comparison: found before the search, which takes long."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from brokertwin.protocol.kafka_apis import FETCH
 from brokertwin.recordings.replay.recording import Exchange
@@ -20,9 +21,7 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
     sessions: set[tuple[int, int]] = set()
     members: set[str] = set()
     created: set[str] = set()
-    old_sessions: set[tuple[int, int]] = set()
-    old_groups: set[str] = set()
-    old_topics: set[str] = set()
+    old: dict[str, set[object]] = {"fetch session": set(), "group": set(), "topic": set()}
     brokers: set[int] = set()
     is_placed = True
     produces: list[bool] = []
@@ -32,7 +31,7 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
         if each.header.request_api_key == FETCH.key:
             asked = each.broker, int(each.body().get("sessionId") or NO_SESSION)
             if asked[1] != NO_SESSION and asked not in sessions:
-                old_sessions.add(asked)
+                old["fetch session"].add(asked)
             sessions.add((each.broker, int(response.get("sessionId") or NO_SESSION)))
         elif each.api == "JOIN_GROUP":
             members.add(str(response.get("memberId")))
@@ -41,41 +40,26 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             if body.get("memberEpoch", 0) <= 0 or response.get("errorCode"):
                 members.add(str(response.get("memberId") or body.get("memberId")))
             elif body.get("memberId") not in members:
-                old_groups.add(str(body.get("groupId")))
+                old["group"].add(str(body.get("groupId")))
         elif each.api in OF_MEMBERS and not response.get("errorCode"):
             body = each.body()
             member = body.get("memberId")
             if member and member not in members and body.get("generationId", 0) >= 0:
-                old_groups.add(str(body.get("groupId")))
+                old["group"].add(str(body.get("groupId")))
         elif each.api == "CREATE_TOPICS":
             topics = each.body().get("topics") or ()
             created |= {topic["name"] for topic in topics}
             is_placed &= all(topic.get("assignments") for topic in topics)
         elif each.api == "PRODUCE":
-            produces.append(
-                all(
-                    part.get("batches")
-                    for topic in each.body().get("topicData") or ()
-                    for part in topic.get("partitionData") or ()
-                )
-            )
+            produces.append(_has_headers(each.body()))
             for topic in response.get("responses") or ():
                 name = topic.get("name") or topic.get("topicId")
                 if any(part.get("baseOffset", 0) > 0 for part in topic["partitionResponses"]):
-                    old_topics |= {str(name)} - created
+                    old["topic"] |= {str(name)} - created
                 created.add(str(name))
-    old = [
-        counted(len(found), what)
-        for found, what in (
-            (old_sessions, "fetch session"),
-            (old_groups, "group"),
-            (old_topics, "topic"),
-        )
-        if found
-    ]
-    if old:
+    if began := [counted(len(found), what) for what, found in old.items() if found]:
         yield (
-            f"The recording does not have its beginning: {', '.join(old)} began before."
+            f"The recording does not have its beginning: {', '.join(began)} began before."
             " Responses that depend on them differ. Compare a log from the start of its cluster, or"
             " continue a kept state with --from."
         )
@@ -92,3 +76,11 @@ def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
             " that depend on leaders differ. Compare the log of one broker, or create the topics"
             " with assigned replicas."
         )
+
+
+def _has_headers(produce: Mapping[str, Any]) -> bool:
+    return all(
+        part.get("batches")
+        for topic in produce.get("topicData") or ()
+        for part in topic.get("partitionData") or ()
+    )

@@ -9,6 +9,7 @@ world           the whole state of a model, and the steps that lead to the next 
 search          breadth first with reductions and worker processes; random walks
 visited         fingerprints and frontiers, in memory and on disk
 shown           a counterexample as a diagram
-scripts         a counterexample as requests for a real broker, and as a recording
-models          built-in models
+scripts         a counterexample as requests for a real broker, as a test and as a recording
+reached         the functions of `state/` that a search has called
+models          built-in models, and those of files
 """

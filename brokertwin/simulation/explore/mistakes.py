@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.kafka_apis import API_KEYS
-from brokertwin.simulation.explore.api import Client, Invariant, Model, Send
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import API_KEYS, KAFKA_APIS, Decider
+from brokertwin.simulation.explore.api import Client, Cluster, Invariant, Model, Send
 from brokertwin.state.apis.registry import BUILT
 
 
@@ -83,6 +84,21 @@ def checked_sends(owner: str, sends: Any, brokers: Collection[int]) -> tuple[Sen
                 f" {', '.join(map(str, brokers))}"
             )
     return result
+
+
+def without_coordinator(cluster: Cluster, answered: Collection[tuple[str, int]]) -> list[str]:
+    """Return the parts of a cluster that list nothing, and whose requests were refused for it."""
+    setup = {send.api for send in cluster.setup}
+    if "FIND_COORDINATOR" in setup or ("FIND_COORDINATOR", Error.NONE) in answered:
+        return []
+    refused = {
+        KAFKA_APIS[API_KEYS[api]].handler for api, code in answered if code == Error.NOT_COORDINATOR
+    }
+    lists = (
+        ("groups", cluster.groups, Decider.GROUP_COORDINATOR),
+        ("transactional_ids", cluster.transactional_ids, Decider.TRANSACTION_COORDINATOR),
+    )
+    return [name for name, listed, handler in lists if handler in refused and not listed]
 
 
 def one_line(error: Exception, files: Collection[str]) -> str:

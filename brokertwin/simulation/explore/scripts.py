@@ -5,12 +5,14 @@ over its own connection; one that arrives late over another.
 """
 
 import base64
-from collections.abc import Iterable
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from brokertwin.protocol.bodies import Body, render
+from brokertwin.protocol.errors import error_name
 from brokertwin.protocol.kafka_apis import API_KEYS
 from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.simulation.explore import requests
@@ -36,6 +38,7 @@ BYTES = frozenset({"assignment", "metadata"})
 """Fields that models write as base64 or leave empty."""
 
 SECOND = 1000
+NO_RECORD = "no record"
 
 
 class NotPlayableError(Exception):
@@ -63,6 +66,37 @@ class Script(msgspec.Struct, frozen=True):
     scenario: dict[str, Any]
     called: tuple[Called, ...]
     committed: dict[str, list[str]]
+
+
+class PlayedStep(NamedTuple):
+    """A step on a real broker: what the model and the broker return; None without a response."""
+
+    text: str
+    model: str
+    broker: str | None
+
+    @property
+    def is_same(self) -> bool:
+        """True if both return the same."""
+        return self.model == self.broker
+
+
+class PlayedScript(NamedTuple):
+    """A counterexample on a real broker.
+
+    Attributes:
+        golden: normalized responses, for an exam scenario.
+        ended: why the play stopped before its last step; empty if it did not.
+    """
+
+    steps: list[PlayedStep]
+    golden: list[dict[str, Any]]
+    ended: str
+
+    @property
+    def is_same(self) -> bool:
+        """True if the broker returns what the model returns to all steps."""
+        return not self.ended and all(each.is_same for each in self.steps)
 
 
 class _Writer:
@@ -264,6 +298,60 @@ def script(story: Story) -> Script:
 def read_label(topic: str, partition: int) -> str:
     """Return the label of the last read of a partition."""
     return f"read_committed {topic}-{partition}"
+
+
+def compared(script: Script, outcomes: Mapping[str, str]) -> list[PlayedStep]:
+    """Return the steps with what a broker did, by label: `returned`, or the records it shows."""
+    steps = [
+        PlayedStep(each.text, returned(each.codes, each.given), outcomes.get(each.label))
+        for each in script.called
+    ]
+    steps += [
+        PlayedStep(label, ", ".join(names) or NO_RECORD, outcomes.get(label))
+        for label, names in script.committed.items()
+    ]
+    return steps
+
+
+def returned(codes: Iterable[int], given: str) -> str:
+    """Return a response's error codes and `given_partitions` in words."""
+    named = [f"{code} {error_name(code)}" for code in sorted(set(codes))] or ["0 NONE"]
+    return ", ".join([*named, given] if given else named)
+
+
+def as_pytest(script: Script) -> str:
+    """Return a test that plays a counterexample on the fixture's broker."""
+    name = script.scenario["name"]
+    called = {each.label: list(each.codes) for each in script.called}
+    return f'''"""{script.scenario["source"]}. Written by `brokertwin explore`."""
+
+import json
+
+import msgspec
+
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.protocol.errors import error_codes
+from brokertwin.testing.exam.model import Scenario
+from brokertwin.testing.exam.player import play
+from brokertwin.testing.exam.site import look
+
+SCENARIO = json.loads(r"""{json.dumps(script.scenario)}""")
+CODES = {called!r}
+
+
+def test_{name}(kafka_broker):
+    host, _, port = kafka_broker.bootstrap.rpartition(":")
+    site = look(Address(host, int(port)), ())
+    played = play(msgspec.convert(SCENARIO, Scenario), site, "explored-")
+
+    assert played.ended is None
+    returned = {{
+        observed.label: sorted(set(error_codes(exchange.response)))
+        for observed, exchange in zip(played.observations, played.exchanges, strict=True)
+        if observed.label in CODES
+    }}
+    assert returned == CODES
+'''
 
 
 def recording(story: Story, begin_ms: int = T0) -> list[dict[str, Any]]:

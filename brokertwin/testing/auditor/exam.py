@@ -8,19 +8,22 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import FaultSpec
+from brokertwin.kafka_io.kafka_clients import check_reachable
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.coverage import uncovered
 from brokertwin.testing.auditor.exchanges import Violation
 from brokertwin.testing.auditor.judge import judge, unfinished
 from brokertwin.testing.auditor.logs import ClusterLogs
-from brokertwin.testing.auditor.plans import standing_faults
+from brokertwin.testing.auditor.plans import shrink, standing_faults
 from brokertwin.testing.auditor.shares import by_place, ended
 from brokertwin.testing.auditor.workload import (
     CLASSIC,
@@ -45,6 +48,9 @@ from brokertwin.testing.auditor.workload import (
     environment,
     statements,
 )
+from brokertwin.testing.broker import KafkaBroker
+from brokertwin.testing.exam.examination import check_is_empty
+from brokertwin.testing.exam.site import look
 from brokertwin.testing.proxy import KafkaProxy
 
 POLL_S = 0.05
@@ -89,6 +95,23 @@ class Verdict(NamedTuple):
     read: dict[str, int]
     generations: int
     uncovered: list[str]
+
+
+@contextmanager
+def examined_broker(given: str | None, at: Address | None, is_checked: bool) -> Iterator[str]:
+    """Provide the address of a broker: the given one, or a gateway in this process.
+
+    `at` is the given one, parsed.
+    Raises UserError if the cluster has other topics or groups, unless that was checked.
+    """
+    if given is not None and at is not None:
+        check_reachable(given, patience_s=0)
+        if not is_checked:
+            check_is_empty(look(at, ()), PREFIX, "Pass --yes to examine a client here: the exam")
+        yield given
+        return
+    with KafkaBroker() as gateway:
+        yield gateway.bootstrap
 
 
 class Exam(NamedTuple):
@@ -150,6 +173,22 @@ class Exam(NamedTuple):
             exchanges.generation_count(seen),
             missing,
         )
+
+    def run_calm(self) -> Verdict:
+        """Run without faults. Raises UserError if a process other than the zombie fails."""
+        verdict = self.run([])
+        failed = {name: text for name, text in verdict.gave_up.items() if name != ZOMBIE.name}
+        if failed:
+            name, text = next(iter(failed.items()))
+            raise UserError(
+                f"The adapter fails as {name} without faults:\n{text}",
+                "Mend the adapter: without faults it has to do all of its work.",
+            )
+        return verdict
+
+    def shrunk(self, faults: Sequence[FaultSpec]) -> list[FaultSpec]:
+        """Return the faults of a failing plan without those that it does not need."""
+        return shrink(faults, lambda some: bool(self.run(some).violations))
 
     def _work(
         self, processes: "_Processes", cluster: ClusterLogs, names: RunNames, proxy: KafkaProxy

@@ -153,6 +153,26 @@ def _shown(batch: bytes) -> dict[str, Any]:
     return header
 
 
+def committed_values(response: Any) -> list[str]:
+    """Return the values of the records that a read_committed consumer shows."""
+    partition = response["responses"][0]["partitions"][0]
+    begins = sorted(
+        (each["firstOffset"], each["producerId"])
+        for each in partition.get("abortedTransactions") or ()
+    )
+    aborted: set[int] = set()
+    lines = []
+    for batch in shown(partition["records"] or b""):
+        while begins and begins[0][0] <= batch["lastOffset"]:
+            aborted.add(begins.pop(0)[1])
+        if "control" in batch["flags"]:
+            if batch["records"] == ["ABORT"]:
+                aborted.discard(batch["producerId"])
+        elif not ("txn" in batch["flags"] and batch["producerId"] in aborted):
+            lines += [record.partition(":")[2] for record in batch["records"]]
+    return lines
+
+
 def _texts(batch: bytes, base: int, count: int, is_control: bool) -> list[str]:
     texts, at = [], HEADER_BYTES
     try:

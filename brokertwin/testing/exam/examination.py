@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.testing.exam.cleaning import clean
 from brokertwin.testing.exam.model import ExamSubject, Scenario
 from brokertwin.testing.exam.player import Played, play
 from brokertwin.testing.exam.rights import Rights, not_asked
-from brokertwin.testing.exam.site import Site
+from brokertwin.testing.exam.site import Site, look
 from brokertwin.testing.exam.verdicts import Outcome, Result, VersionNote, judged, not_played
 from brokertwin.wording import counted, some
 
@@ -96,6 +97,16 @@ def examine(
         is_user = choices.rights is Rights.USER
         note(judged(subject, scenario, shown, choices.notes, is_user))
     return [results[scenario.name] for _, scenario in chosen]
+
+
+def play_alone(scenario: Scenario, address: Address) -> Played:
+    """Play a scenario on a broker under names of its own, and delete these."""
+    site = look(address, ())
+    prefix = f"{PREFIX}{secrets.token_hex(3)}-"
+    try:
+        return play(scenario, site, prefix)
+    finally:
+        clean(site, prefix)
 
 
 def play_all(

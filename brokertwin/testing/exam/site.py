@@ -1,8 +1,10 @@
 """The examined brokers: addresses, claimed APIs, features and settings."""
 
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from brokertwin.clients.io.blocking import (
@@ -20,6 +22,7 @@ from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.model import Scenario
 
 LOOK_S = 15.0
+RESTART_S, RESTART_PAUSE_S = 120.0, 0.5
 BROKER_RESOURCE = 4
 UNSUPPORTED_VERSION = 35
 """A broker that does not know ApiVersions v3 responds in v0 (KIP-511)."""
@@ -93,6 +96,11 @@ class Site(NamedTuple):
         ]
         return ", ".join(differing)
 
+    def restarted_by(self, command: str, at: Address, patience: float) -> "Site":
+        """Return the site with a shell command that restarts the broker at an address."""
+        limit_s = RESTART_S * patience
+        return self._replace(restart=partial(_restart_by, command, at, self.security, limit_s))
+
 
 def look(
     address: Address,
@@ -125,6 +133,24 @@ def look(
             f" {str(error) or type(error).__name__}.",
             "Pass the host and port of a Kafka listener, and --kafka-config for TLS or SASL.",
         ) from None
+
+
+def _restart_by(command: str, at: Address, security: ClientSecurity, limit_s: float) -> None:
+    """Restart a broker by a shell command. Raises UserError if it does not come back in time."""
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [""]
+        raise UserError(f"--restart-command ended with {done.returncode}: {lines[-1]}.")
+    limit = time.monotonic() + limit_s
+    while True:
+        try:
+            look(at, [], security=security)
+        except UserError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(RESTART_PAUSE_S)
+        else:
+            return
 
 
 def _look(

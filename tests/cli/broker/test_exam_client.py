@@ -35,6 +35,11 @@ def test_a_broken_promise_ends_with_1_and_keeps_a_shrunk_plan_that_replays(tmp_p
     (fault,) = json.loads(plan.read_text())["faults"]
     assert (fault["effect"], fault["api"]) == ("lose", "PRODUCE")
     assert run("--plan", str(plan), *client).exit_code == 1
+    refused = run("--seed", "0", "--keep", str(tmp_path), *client)
+    assert f"{plan} exists." in str(refused.exception)
+    plan.write_text("former")
+    assert run("--seed", "0", "--keep", str(tmp_path), "--force", *client).exit_code == 1
+    assert json.loads(plan.read_text())["faults"] == [fault]
 
 
 def test_a_promise_that_is_broken_without_faults_needs_no_plan(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import get_type_hints
 import pytest
 from typer.testing import CliRunner
 
-from brokertwin.cli.broker.explore import command
-from brokertwin.cli.broker.exploring import Reached, as_pytest, model_of, play
+from brokertwin.cli.broker.explore import command, played_on
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.simulation.explore import api, clients, invariants, models, requests
-from brokertwin.simulation.explore.models import built_in
-from brokertwin.simulation.explore.scripts import Script, script
+from brokertwin.simulation.explore.models import built_in, model_of
+from brokertwin.simulation.explore.reached import Reached
+from brokertwin.simulation.explore.scripts import Script, as_pytest, script
 from brokertwin.simulation.explore.search import Options, Search
 from brokertwin.simulation.explore.shown import told
 from brokertwin.testing.broker import KafkaBroker
@@ -480,7 +480,7 @@ def test_a_counterexample_with_several_brokers_is_not_played() -> None:
 def test_the_fixture_does_what_the_model_does(name: str, kafka_broker: KafkaBroker) -> None:
     host, _, port = kafka_broker.bootstrap.rpartition(":")
 
-    played = play(script_of(name), Address(host, int(port)))
+    played = played_on(script_of(name), Address(host, int(port)))
 
     assert played.ended == ""
     assert [each for each in played.steps if not each.is_same] == []
@@ -489,7 +489,7 @@ def test_the_fixture_does_what_the_model_does(name: str, kafka_broker: KafkaBrok
 def test_a_broker_that_does_otherwise_is_shown(kafka_broker: KafkaBroker) -> None:
     host, _, port = kafka_broker.bootstrap.rpartition(":")
 
-    played = play(script_of("hanging-transaction"), Address(host, int(port)))
+    played = played_on(script_of("hanging-transaction"), Address(host, int(port)))
 
     (differs,) = [each for each in played.steps if not each.is_same]
     assert (differs.text, differs.broker) == ("Produce p0a", "48 INVALID_TXN_STATE")

@@ -146,7 +146,7 @@ def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: P
         (("--advertise", "host:99999"), "Invalid value of --advertise: 'host:99999'."),
         (("--set", "num.partition=3"), "Did you mean num.partitions"),
         (("--listen", "0.0.0.0:9092"), "Add --advertise HOST:PORT"),
-        (("--journal", "/proc/none/journal"), "Cannot open the journal"),
+        (("--listen", "localhost:0", "--journal", "/proc/none/journal"), "Cannot open the journal"),
         (("--journal-fsync", "1s"), "--journal-fsync requires --journal"),
         (("--journal", "j", "--journal-fsync", "soon"), "Pass always, never, or a time"),
         (("--prefix", "jobs"), "Cannot combine --prefix with --engine local"),
