@@ -444,3 +444,11 @@ def test_high_watermark_without_the_controllers_log_is_no_difference() -> None:
     cluster.fetch(CONSUMER, 0, 4)
     cluster.fetch(CONSUMER, 0, 6)
     assert cluster.found.differences == []
+
+
+@pytest.mark.parametrize(("follower", "is_follower"), [(0, True), (2, True), (-1, False)])
+def test_fetch_of_a_replica_is_a_fact_also_of_broker_0(follower: int, is_follower: bool) -> None:
+    cluster, facts = Cluster(), KnownFacts()
+    cluster.fetch(follower, 5, 5)
+    facts.learn(cluster._exchanges[0])
+    assert (facts.last_fetch(LEADER, follower, "c") == cluster.time) is is_follower
