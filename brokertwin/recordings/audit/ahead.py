@@ -15,50 +15,49 @@ from typing import Self
 import msgspec
 
 from brokertwin.processes import Forked
-from brokertwin.recordings.audit.frequent import Frequent, frequent
+from brokertwin.recordings.audit.frequent import KEYS, Frequent, frequent_of
 from brokertwin.recordings.formats import shapes
 from brokertwin.recordings.formats.documents import (
+    NO_RESPONSE,
     DecodedLine,
     Details,
     Document,
+    has_spaces,
     is_controllers,
 )
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.order import digest_of
 from brokertwin.recordings.formats.readers import FormatReader, Origin
+from brokertwin.recordings.formats.request_log import host_of, usual_of
 from brokertwin.state.core.events import RequestHeader
 
 CHUNK_BYTES = 500_000
 """Bytes of lines that a process decodes at a time."""
 
 
-class Decoded(msgspec.Struct, array_like=True):
+class Decoded(msgspec.Struct, array_like=True, gc=False):
     """A line without what other lines show.
 
     Attributes:
         sent: its time, in ms since 1970.
         time: arrival of the request, in ms since 1970.
         digest: of the exchange, to recognize copies.
-        header: API key, API version, correlation id, client id.
-        request, response: the bodies, JSON.
-        connection, host, listener, is_forwarded: fields of the line.
+        key, correlation_id, connection, listener, is_forwarded: fields of the line.
         frequent: what else is known of the exchange.
     """
 
     sent: int
     time: int
     digest: int
-    header: tuple[int, int, int, str | None]
-    request: bytes
-    response: bytes
+    key: int
+    correlation_id: int
     connection: str
-    host: str
     listener: str
     is_forwarded: bool
     frequent: Frequent
 
     def document(self, line: SourceLine) -> Document:
-        """The document of a line."""
+        """The document of a line, without the bodies that `frequent` has."""
         return Document(
             line.place,
             line.file,
@@ -66,11 +65,11 @@ class Decoded(msgspec.Struct, array_like=True):
             None,
             True,
             self.connection,
-            RequestHeader(*self.header),
-            msgspec.Raw(self.request),
-            msgspec.Raw(self.response),
+            RequestHeader(self.key, 0, self.correlation_id),
+            NO_RESPONSE,
+            NO_RESPONSE,
             {},
-            read=Details(host=self.host, listener=self.listener, is_forwarded=self.is_forwarded),
+            read=Details(listener=self.listener, is_forwarded=self.is_forwarded),
             digest=self.digest,
             decoded=self.frequent,
         )
@@ -140,32 +139,24 @@ def _joined(part: list[SourceLine], future: Future[bytes]) -> Iterator[SourceLin
 
 
 def _decoded(reader: FormatReader, text: bytes) -> Decoded | None:
-    document = reader.usual(SourceLine("", 0, text))
-    if not isinstance(document, Document) or document.read is None:
+    entry = reader.usual_entry(text)
+    usual = usual_of(entry[1]) if entry is not None else None
+    if entry is None or usual is None:
         return None
-    header, details = document.header, document.read
-    if is_controllers(header, bytes(document.request)):
+    header, request, response = usual.request_header, usual.request, usual.response
+    if header.request_api_key not in KEYS or is_controllers(header, bytes(request)):
         return None
     try:
-        shapes.check(document)
+        shapes.check_bodies(header, request, response)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    found = frequent(document)
+    sent, duration, connection = entry[0], usual.total_time_ms, usual.connection
+    time = sent - math.ceil(duration)
+    stages = time, duration, host_of(connection), usual
+    found = frequent_of(header, request, response, *stages)
     if found is None:
         return None
-    return Decoded(
-        document.time + math.ceil(details.response_time),
-        document.time,
-        digest_of(document),
-        (
-            *(header.request_api_key, header.request_api_version, header.correlation_id),
-            header.client_id,
-        ),
-        bytes(document.request),
-        bytes(document.response),
-        document.connection,
-        details.host,
-        details.listener,
-        details.is_forwarded,
-        found,
-    )
+    digest = digest_of(header, request, response, not has_spaces(entry[1]))
+    key, number = header.request_api_key, header.correlation_id
+    more = connection, usual.listener, usual.is_forwarded
+    return Decoded(sent, time, digest, key, number, *more, found)

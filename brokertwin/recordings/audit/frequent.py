@@ -1,4 +1,4 @@
-"""Exchanges of frequent APIs: what machines and facts need beside the bodies.
+"""Exchanges of frequent APIs: what facts need of them, and their encoding in a spool.
 
 A request log has mostly these. Their bodies are decoded when machines take them, not before.
 """
@@ -6,15 +6,50 @@ A request log has mostly these. Their bodies are decoded when machines take them
 import msgspec
 
 from brokertwin.protocol.kafka_apis import API_KEYS, FETCH
-from brokertwin.recordings.formats.documents import Document, api_name
+from brokertwin.recordings.formats.documents import Details, Document, api_name
+from brokertwin.recordings.formats.request_log import Usual
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.exchange import is_own
+from brokertwin.recordings.history.exchange import RecordedRequest, is_own
 from brokertwin.recordings.replay.recording import stages_of
+from brokertwin.state.core.events import RequestHeader
 
 APIS = ("FETCH", "PRODUCE", "OFFSET_COMMIT", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT")
 """Of their bodies, facts need only the follower of a FETCH."""
 
-_KEYS = frozenset(API_KEYS[api] for api in APIS)
+KEYS = frozenset(API_KEYS[api] for api in APIS)
+
+
+class SpooledLine(RecordedRequest, frozen=True, array_like=True):
+    """A request without the names of its fields."""
+
+
+class Spooled(msgspec.Struct, array_like=True):
+    """An exchange in a spool; its bodies are JSON, and are decoded when it is taken.
+
+    Attributes:
+        stages: its fields behind the bodies, to the time in the broker's queues.
+        listener: the listener; "" if it is not recorded.
+        is_forwarded: whether a broker forwarded it to the controller.
+        is_error_free: whether its response certainly has no error.
+        is_batch_free: whether its request certainly has no batch headers.
+        arrival: its arrival, or that of the connection's request before it if later, in ms since
+            1970.
+    """
+
+    line: SpooledLine
+    stages: tuple[bool, float, float, bool, float]
+    listener: str
+    is_forwarded: bool
+    is_error_free: bool
+    is_batch_free: bool
+    request: bytes
+    response: bytes
+    arrival: int
+
+
+encode = msgspec.msgpack.Encoder().encode
+_BEGIN = bytes((0x90 + len(Spooled.__struct_fields__), 0x90 + len(SpooledLine.__struct_fields__)))
+"""The heads of the two arrays in msgpack."""
 
 
 class Frequent(msgspec.Struct, array_like=True, gc=False):
@@ -22,22 +57,27 @@ class Frequent(msgspec.Struct, array_like=True, gc=False):
 
     Attributes:
         end: the last ms at which the broker may have responded, in ms since 1970.
-        is_own: whether a broker sent it.
-        taken, made, has_waited, busy_ms: attributes of the exchange.
-        is_error_free: whether its response certainly has no error.
+        taken, made, busy_ms: attributes of the exchange.
         follower: the broker that sent a FETCH; below 0 for clients.
         wait_ms: how long a FETCH may wait.
+        times, client, rest: the parts of its encoding that the line shows, each without the head
+            of an array.
     """
 
     end: int
-    is_own: bool
     taken: float
     made: float
-    has_waited: bool
     busy_ms: float
-    is_error_free: bool
-    follower: int = -1
-    wait_ms: int = 0
+    follower: int
+    wait_ms: int
+    times: bytes
+    client: bytes
+    rest: bytes
+
+    def spooled(self, place: str, broker: int, connection: str, arrival: int) -> bytes:
+        """Return the encoded `Spooled`, with what other lines show."""
+        found = _BEGIN, encode(place), self.times, encode(broker), self.client
+        return b"".join((*found, encode(connection), self.rest, encode(arrival)))
 
 
 class _State(msgspec.Struct, rename="camel", gc=False):
@@ -55,31 +95,61 @@ _fetch_decoder = msgspec.json.Decoder(_Fetch)
 
 def frequent(document: Document) -> Frequent | None:
     """Return what is known of a document whose shape was checked; None if it has to be decoded."""
-    header = document.header
-    key = header.request_api_key
-    request, response = bytes(document.request), bytes(document.response)
-    if key not in _KEYS or document.read is None or not response.startswith(b"{"):
+    details = document.read
+    if details is None or not bytes(document.response).startswith(b"{"):
         return None
-    if not bodies.is_batch_free(request):
+    return frequent_of(
+        document.header,
+        document.request,
+        document.response,
+        document.time,
+        details.response_time,
+        details.host,
+        details,
+    )
+
+
+def frequent_of(
+    header: RequestHeader,
+    request: msgspec.Raw,
+    response: msgspec.Raw,
+    time: int,
+    duration: float,
+    host: str,
+    details: Details | Usual,
+) -> Frequent | None:
+    """Return what is known of an exchange whose shape was checked; None if it has to be decoded.
+
+    Args:
+        header: of the request.
+        request: its body, an object.
+        response: the response body, an object.
+        time: arrival of the request, in ms since 1970.
+        duration: time until the response, in ms.
+        host: host of the client.
+        details: other fields of the line.
+    """
+    key, client = header.request_api_key, header.client_id or ""
+    sent, received = bytes(request), bytes(response)
+    if key not in KEYS or not bodies.is_batch_free(sent):
         return None
     follower, wait_ms = -1, 0
     if key == FETCH.key:
         try:
-            fetch = _fetch_decoder.decode(request)
+            fetch = _fetch_decoder.decode(sent)
         except msgspec.MsgspecError:
             return None
         state = fetch.replica_state
         follower = max(fetch.replica_id, state.replica_id if state is not None else -1)
         wait_ms = fetch.max_wait_ms
-    end, taken, made, has_waited, busy_ms = stages_of(document, document.read)
-    return Frequent(
-        end,
-        is_own(api_name(key), header.client_id or "", follower),
-        taken,
-        made,
-        has_waited,
-        busy_ms,
-        bodies.is_error_free(response),
-        follower,
-        wait_ms,
+    end, taken, made, has_waited, busy_ms = stages_of(key, time, duration, details)
+    api = api_name(key)
+    rest = (
+        *(api, header.request_api_version, is_own(api, client, follower)),
+        (True, taken, made, has_waited, busy_ms),
+        *(details.listener, details.is_forwarded, bodies.is_error_free(received), True),
+        *(sent, received),
     )
+    times, of_client, of_bodies = encode((time, end)), encode((client, host)), encode(rest)
+    more = follower, wait_ms, times[1:], of_client[1:], of_bodies[1:]
+    return Frequent(end, taken, made, busy_ms, *more)

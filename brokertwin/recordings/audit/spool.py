@@ -11,7 +11,7 @@ import msgspec
 
 from brokertwin.protocol.batch_headers import Headers
 from brokertwin.protocol.kafka_apis import API_KEYS
-from brokertwin.recordings.audit.frequent import Frequent, frequent
+from brokertwin.recordings.audit.frequent import Frequent, Spooled, encode, frequent
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
@@ -26,7 +26,6 @@ from brokertwin.recordings.history.exchange import (
     DELAY_MS,
     KnownFacts,
     RecordedExchange,
-    RecordedRequest,
     exchange_of,
 )
 from brokertwin.recordings.history.undecoded import Undecoded
@@ -38,42 +37,7 @@ OTHER_API = 255
 EXCHANGES_BETWEEN_REPORTS = 2_000
 
 
-class _Line(RecordedRequest, frozen=True, array_like=True):
-    """A request without the names of its fields."""
-
-
-class _Head(msgspec.Struct, array_like=True):
-    """What is known of an exchange beside its bodies.
-
-    Attributes:
-        rest: its fields behind the bodies, to the time in the broker's queues.
-        arrival: its arrival, or that of the connection's request before it if later, in ms since
-            1970.
-        listener: the listener; "" if it is not recorded.
-        is_forwarded: whether a broker forwarded it to the controller.
-        is_error_free: whether its response certainly has no error.
-        is_batch_free: whether its request certainly has no batch headers.
-    """
-
-    line: _Line
-    rest: tuple[bool, float, float, bool, float]
-    arrival: int
-    listener: str
-    is_forwarded: bool
-    is_error_free: bool
-    is_batch_free: bool
-
-
-class _Spooled(msgspec.Struct, array_like=True):
-    """An exchange; its bodies are JSON, and are decoded when it is taken."""
-
-    head: _Head
-    request: bytes
-    response: bytes
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Spooled)
+_decode = msgspec.msgpack.Decoder(Spooled).decode
 
 
 class SpooledFacts(NamedTuple):
@@ -114,7 +78,7 @@ class Spool:
         self._late_broken: set[Broken] = set()  # each pass meets them again
         self.apis: Collection[str] = ()
         self.undecoded = Undecoded()
-        self._settings = _encoder.encode(facts or KnownFacts())
+        self._settings = encode(facts or KnownFacts())
         self._cluster = facts or KnownFacts()
         self._headers = batches
         self._needs = Needs()
@@ -164,9 +128,10 @@ class Spool:
 
     def _add(self, document: Document) -> None:
         name = f"{document.broker}/" if document.is_from_log else ""
-        number = document.header.correlation_id if document.is_request else LAST
+        is_request = document.is_request
+        number = document.header.correlation_id if is_request else LAST
         arrival = self._arrivals.time(f"{name}{document.connection}", document.time, number)
-        if not document.is_request:
+        if not is_request:
             return
         if self._headers is not None:
             self._needs.add(document)
@@ -181,56 +146,37 @@ class Spool:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.broken.append(Broken(document.place, str(error)))
             return
-        head = (
+        spooled = (
             msgspec.structs.astuple(each.line),
             (each.has_response, each.taken, each.made, each.has_waited, each.busy_ms),
-            arrival,
-            listener,
-            is_forwarded,
-            bodies.is_error_free(response),
-            bodies.is_batch_free(request),
+            *(listener, is_forwarded),
+            *(bodies.is_error_free(response), bodies.is_batch_free(request)),
+            *(request, response, arrival),
         )
         end = max(each.line.end, arrival)
-        self._spool(document, end, head)
+        self._spool(document, end, encode(spooled))
         self._is_shared = self._is_shared and each.has_response and not is_forwarded
         if self._learns:
             self._cluster.learn(_arrived(each, arrival))
 
     def _add_frequent(self, document: Document, known: Frequent, arrival: int) -> None:
         """Add a document as `_add` does, without decoding its bodies."""
-        details, header = document.details, document.header
         broker = THE_BROKER if document.broker is None else document.broker
         connection = f"{broker}/{document.connection}"
-        head = (
-            (
-                *(document.place, document.time, known.end, broker, header.client_id or ""),
-                *(details.host, connection, document.api, header.request_api_version),
-                known.is_own,
-            ),
-            (True, known.taken, known.made, known.has_waited, known.busy_ms),
-            arrival,
-            details.listener,
-            details.is_forwarded,
-            known.is_error_free,
-            True,
-        )
         end = max(known.end, arrival)
-        self._spool(document, end, head)
-        self._is_shared = self._is_shared and not details.is_forwarded
+        self._spool(document, end, known.spooled(document.place, broker, connection, arrival))
+        self._is_shared = self._is_shared and not document.details.is_forwarded
         if self._learns:
             cluster = self._cluster
             cluster.note_span(broker, arrival, end)
             if known.busy_ms > DELAY_MS:
                 cluster.note_delay(broker, int(known.made // 1000), known.busy_ms)
             if known.follower >= 0:
-                pair = f"{broker} {known.follower}"
-                cluster.note_fetch(pair, connection, known.taken)
+                cluster.note_fetch(f"{broker} {known.follower}", connection, known.taken)
                 cluster.fetch_wait_ms = max(cluster.fetch_wait_ms, known.wait_ms)
 
-    def _spool(self, document: Document, end: int, head: tuple[object, ...]) -> None:
-        spooled = head, bytes(document.request), bytes(document.response)
-        mark = min(document.header.request_api_key, OTHER_API)
-        self._sorter.add(end, _encoder.encode(spooled), mark)
+    def _spool(self, document: Document, end: int, spooled: bytes) -> None:
+        self._sorter.add(end, spooled, min(document.header.request_api_key, OTHER_API))
 
     @property
     def _learns(self) -> bool:
@@ -274,13 +220,12 @@ class Spool:
                 on_exchanges(count)
             if marks is not None and entry.mark not in marks:
                 continue
-            spooled = _decoder.decode(entry.document)
-            head = spooled.head
-            own = clusters_own(head.listener, head.is_forwarded, self._controllers)
+            spooled = _decode(entry.document)
+            own = clusters_own(spooled.listener, spooled.is_forwarded, self._controllers)
             try:
                 exchange = _exchange(spooled, is_internal=bool(own))
             except (msgspec.MsgspecError, RecursionError) as error:  # of a field without schema
-                broken = Broken(head.line.place, str(error))
+                broken = Broken(spooled.line.place, str(error))
                 if broken not in self._late_broken:
                     self._late_broken.add(broken)
                     self.broken.append(broken)
@@ -296,17 +241,17 @@ class Spool:
         return msgspec.structs.replace(exchange, request=msgspec.json.decode(batches))
 
 
-def _exchange(spooled: _Spooled, is_internal: bool) -> RecordedExchange:
-    head, request = spooled.head, msgspec.json.decode(spooled.request)
+def _exchange(spooled: Spooled, is_internal: bool) -> RecordedExchange:
+    request = msgspec.json.decode(spooled.request)
     response = (msgspec.json.decode(spooled.response) if spooled.response else None) or {}
     exchange = RecordedExchange(
-        head.line,
-        bodies.BatchFree(request) if head.is_batch_free else request,
-        bodies.ErrorFree(response) if head.is_error_free else response,
-        *head.rest,
+        spooled.line,
+        bodies.BatchFree(request) if spooled.is_batch_free else request,
+        bodies.ErrorFree(response) if spooled.is_error_free else response,
+        *spooled.stages,
         is_internal,
     )
-    return exchange if is_internal else _arrived(exchange, head.arrival)
+    return exchange if is_internal else _arrived(exchange, spooled.arrival)
 
 
 def _arrived(exchange: RecordedExchange, arrival: int) -> RecordedExchange:

@@ -19,7 +19,10 @@ from functools import partial
 from itertools import groupby
 from typing import IO, NamedTuple, Self, TypeVar
 
+import msgspec
+
 from brokertwin.recordings.formats.documents import Document, compact
+from brokertwin.state.core.events import RequestHeader
 
 RUN_BYTES = 64 * 1024 * 1024
 """Maximum bytes of documents in memory."""
@@ -37,12 +40,16 @@ _LOW = 2**32 - 1
 _HEAD = struct.Struct(">qQBqqI")
 
 
-def digest_of(document: Document) -> int:
-    """A checksum of correlation id, API and bodies."""
-    header = document.header
+def digest_of(
+    header: RequestHeader, request: msgspec.Raw, response: msgspec.Raw, is_compact: bool
+) -> int:
+    """A checksum of correlation id, API and bodies.
+
+    `is_compact`: whether the bodies are certainly on one line without extra spaces.
+    """
     digest = header.correlation_id << 8 ^ header.request_api_key
-    for body in (document.request, document.response):
-        shown = body if document.is_compact else compact(bytes(body))
+    for body in (request, response):
+        shown = body if is_compact else compact(bytes(body))
         digest = zlib.crc32(shown, digest & _LOW)
     return digest
 
@@ -59,7 +66,11 @@ class Seen:
     def is_new(self, document: Document) -> bool:
         """Whether connection, correlation id, time and bodies are new; adds them."""
         digest = document.digest
-        number = (document.time & _LOW) << 32 | (digest_of(document) if digest is None else digest)
+        if digest is None:
+            digest = digest_of(
+                document.header, document.request, document.response, document.is_compact
+            )
+        number = (document.time & _LOW) << 32 | digest
         held = self._held.get(document.connection)
         if held is None:
             held = self._held[document.connection] = array("Q")

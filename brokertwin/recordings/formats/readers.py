@@ -195,19 +195,10 @@ class FormatReader:
 
         None for lines that `_take` has to read: other layouts, pieces, damaged lines.
         """
-        text = line.text
-        head = request_log.HEAD.match(text)
-        if head is None or not text.endswith(request_log.ENDS) or not text.isascii():
+        entry = self.usual_entry(line.text) if self.is_between_entries else None
+        if entry is None:
             return None
-        begin = head.end() - 1
-        end = text.rindex(b"}") + 1
-        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX:
-            return None
-        minute, seconds, fraction = head.groups()
-        time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
-        if time is None:
-            return None
-        place, text = line.place, text[begin:end]
+        place, (time, text) = line.place, entry
         made: Document | UnpairedDocuments | None
         made = request_log.usual_document(line, place, text, time)
         if made is None:
@@ -220,14 +211,27 @@ class FormatReader:
         self._place, self._count = place, 1
         return made
 
-    def _decoded(self, line: DecodedLine) -> Document | None:
-        """Return the document of a decoded line; None if lines before it change its meaning."""
-        head = request_log.HEAD.match(line.text)
-        if head is None or not self.is_between_entries:
+    def usual_entry(self, text: bytes) -> tuple[int, bytes] | None:
+        """Return the time and the JSON of a whole line in Kafka's default layout; None for others.
+
+        The time is in ms since 1970.
+        """
+        head = request_log.HEAD.match(text)
+        if head is None or not text.endswith(request_log.ENDS) or not text.isascii():
+            return None
+        begin = head.end() - 1
+        end = text.rindex(b"}") + 1
+        if end - begin > EVENT_BYTES_MAX:
             return None
         minute, seconds, fraction = head.groups()
         time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
-        if time != line.sent:
+        return None if time is None else (time, text[begin:end])
+
+    def _decoded(self, line: DecodedLine) -> Document | None:
+        """Return the document of a decoded line; None if lines before it change its meaning."""
+        if not self.is_between_entries:
+            return None
+        if self._clock.in_minute(*request_log.minute_of(line.text)) != line.sent:
             return None
         self._place, self._count = line.document.place, 1
         return line.document

@@ -48,7 +48,7 @@ class _LoggedHeader(RequestHeader, forbid_unknown_fields=False):
     """The header as a release of Kafka writes it, which may have further fields."""
 
 
-class _Usual(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class Usual(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     """A line of Kafka 2.8 or later, with no other fields than these."""
 
     request_header: RequestHeader
@@ -81,9 +81,14 @@ class _Completed(msgspec.Struct, rename="camel"):
 
 _OLDER = later(rb"RequestHeader\(")
 _OLDEST = later(rb"Name: ?|\{api_key=")
-_usual_decoder = msgspec.json.Decoder(_Usual)
+_usual_decoder = msgspec.json.Decoder(Usual)
 _decoder = msgspec.json.Decoder(_Completed)
 _fields_decoder = msgspec.json.Decoder(Fields)
+
+
+def minute_of(text: bytes) -> tuple[bytes, int]:
+    """Return the minute of a line that `HEAD` matches, and the time in it in ms."""
+    return text[1:17], int(text[18:20]) * 1000 + int(text[21:24])
 
 
 def start_of(text: bytes, mark: int) -> int:
@@ -104,20 +109,29 @@ def start_of(text: bytes, mark: int) -> int:
     raise UnreadableError("cut", "the line has no whole JSON object")
 
 
+def usual_of(text: bytes) -> Usual | None:
+    """Decode a line with the usual fields, whose bodies are objects; None for others."""
+    try:
+        usual = _usual_decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    are_objects = bytes(usual.request).startswith(b"{") and bytes(usual.response).startswith(b"{")
+    if not are_objects or not 0 <= usual.total_time_ms <= DURATION_MAX_MS:
+        return None
+    key = usual.request_header.request_api_key
+    usual.request, usual.response = renamed(key, usual.request, usual.response)
+    return usual
+
+
 def usual_document(line: SourceLine, place: str, text: bytes, time: int) -> Document | None:
     """Create the document of a line with the usual fields, decoded once; None for others.
 
     It has what `document_of` returns. Its other fields are read when they are needed.
     """
-    try:
-        usual = _usual_decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    usual = usual_of(text)
+    if usual is None:
         return None
     duration = usual.total_time_ms
-    are_objects = bytes(usual.request).startswith(b"{") and bytes(usual.response).startswith(b"{")
-    if not are_objects or not 0 <= duration <= DURATION_MAX_MS:
-        return None
-    request, response = renamed(usual.request_header.request_api_key, usual.request, usual.response)
     return Document(
         place,
         line.file,
@@ -126,8 +140,8 @@ def usual_document(line: SourceLine, place: str, text: bytes, time: int) -> Docu
         True,
         usual.connection,
         usual.request_header,
-        request,
-        response,
+        usual.request,
+        usual.response,
         lambda: _rest_of(text, duration, usual.connection),
         read=Details(
             duration,

@@ -13,6 +13,7 @@ from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import Float64, Int8, Int16, Int32, Int64, UInt16
 from brokertwin.protocol.schemas import MODELLED_NAMES, NO_VERSIONS, Field, message
 from brokertwin.recordings.formats.documents import Document
+from brokertwin.state.core.events import RequestHeader
 
 _TYPES: dict[str, Any] = {
     "bool": bool,
@@ -94,16 +95,20 @@ def check(document: Document) -> None:
     """Raise msgspec.ValidationError if a body of a request does not fit Kafka's schema."""
     if document.read is None and "isText" in document.rest:
         return  # a text log may lack bodies
-    header = document.header
+    check_bodies(document.header, document.request, document.response)
+
+
+def check_bodies(header: RequestHeader, request: msgspec.Raw, response: msgspec.Raw) -> None:
+    """Raise msgspec.ValidationError if a body does not fit Kafka's schema of its version."""
     decoders = _decoders(header.request_api_key, header.request_api_version)
     if decoders is None:
         return
     name = "request"
     try:
-        decoders[0].decode(document.request)
-        if bytes(document.response):
+        decoders[0].decode(request)
+        if bytes(response):
             name = "response"
-            decoders[1].decode(document.response)
+            decoders[1].decode(response)
     except msgspec.ValidationError as error:
         where = str(error).replace("`$", f"`$.{name}", 1)
         raise msgspec.ValidationError(where) from None

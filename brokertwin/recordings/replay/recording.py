@@ -43,6 +43,7 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
 from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
+from brokertwin.recordings.formats.request_log import Usual
 from brokertwin.recordings.formats.summary import Summary, nothing_read
 from brokertwin.state.core.events import Kind, RequestHeader
 
@@ -294,7 +295,9 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     request, response = document.request, bytes(document.response)
     if not document.is_compact:
         request = msgspec.Raw(compact(bytes(request)))
-    end, taken, made, has_waited, busy_ms = stages_of(document, details)
+    end, taken, made, has_waited, busy_ms = stages_of(
+        header.request_api_key, time, details.response_time, details
+    )
     broker = THE_BROKER if document.broker is None else document.broker
     connection = document.connection
     exchange = Exchange(
@@ -319,16 +322,24 @@ def of_document(document: Document, completion: Completion | None) -> tuple[Exch
     return exchange, details.listener, details.is_forwarded
 
 
-def stages_of(document: Document, details: Details) -> tuple[int, float, float, bool, float]:
-    """Return `end`, `taken`, `made`, `has_waited` and `busy_ms` of a document's exchange."""
-    duration = details.response_time
-    sent = document.time + math.ceil(duration)
+def stages_of(
+    key: int, time: int, duration: float, details: Details | Usual
+) -> tuple[int, float, float, bool, float]:
+    """Return `end`, `taken`, `made`, `has_waited` and `busy_ms` of an exchange.
+
+    Args:
+        key: API key.
+        time: arrival of the request, in ms since 1970.
+        duration: time until the response, in ms.
+        details: the times of its stages.
+    """
+    sent = time + math.ceil(duration)
     queued, sending = details.request_queue_time_ms, details.send_time_ms
     answered = details.response_queue_time_ms
     taken = sent - duration + queued
-    reading = details.local_time_ms if document.header.request_api_key == FETCH.key else 0
+    reading = details.local_time_ms if key == FETCH.key else 0
     # `time` is in whole ms, the response's time is not: use the next ms
-    end = document.time + int(duration) + 1
+    end = time + int(duration) + 1
     made = max(taken, sent - answered - sending)
     return end, taken, made, details.remote_time_ms > 0, queued + reading + answered + sending
 
