@@ -6,13 +6,13 @@ from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit.finding import (
     AuditFinding,
     Evidence,
-    causers_of,
     clients_of,
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import batches, producers
 from brokertwin.recordings.history.bodies import MARKERS
+from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.findings import (
     BatchRepeated,
     DuplicateRefused,
@@ -58,9 +58,15 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
     return f"{names_of(names)} {'were' if names[1:] else 'was'}" if names else "a client was"
 
 
+def _takers(by: Sequence[RecordedRequest], findings: Sequence[ProducerFenced]) -> str:
+    """List the clients with newer epochs; the host tells those of the same client id apart."""
+    fenced = {each.affected for each in findings}
+    return names_of(f"{e.name} at {e.host}" if e.name in fenced and e.host else e.name for e in by)
+
+
 def _cause(findings: Sequence[ProducerFenced]) -> str:
-    by = causers_of(findings)
-    causes = [f"newer epochs went to {by}"] if by else []
+    by = [each.by for finding in findings for each in finding.newer]
+    causes = [f"newer epochs went to {_takers(by, findings)}"] if by else []
     shown = [why for each in findings for why in each.causes if isinstance(why, TransactionAborted)]
     causes += list(dict.fromkeys(map(aborted, shown)))
     if causes:

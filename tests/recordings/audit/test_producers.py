@@ -1,5 +1,6 @@
 """Findings about producers."""
 
+import msgspec
 import pytest
 
 from brokertwin.protocol.errors import Error
@@ -25,6 +26,19 @@ def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
     assert found.severity == Severity.WARNING
     assert found.evidence[0].said == (
         "has epoch 1; 2 since client second's INIT_PRODUCER_ID at 12:00:01.000 (h:1000)"
+    )
+
+
+@pytest.mark.parametrize(("taker", "shown"), [("second", "second"), ("first", "first at 10.0.0.2")])
+def test_two_clients_with_one_id_are_told_apart_by_the_host(taker: str, shown: str) -> None:
+    recording = SyntheticRecording()
+    recording.init("first", 1)
+    recording.init(taker, 2)
+    recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], host="10.0.0.2")
+    recording.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
+    (found,) = recording.found(producers.fenced)
+    assert found.what == (
+        f"Client first was fenced once in 1 epoch; newer epochs went to client {shown}."
     )
 
 
