@@ -37,10 +37,15 @@ def storms(history: EntityHistory) -> Iterator[AuditFinding]:
         most = max(each.within for each in findings)
         causes = [cause for each in findings for cause in each.causes]
         counts = Counter(map(_who_did, causes))
+        # joins follow from the other causes, so they are left out first
+        shown = sorted(counts, key=lambda each: (-counts[each], each[1] == "joined"))
         ranked = [
             f"{client} {what} {times(count)}{_reasons(causes, client, what)}"
-            for (client, what), count in counts.most_common(CAUSES_SHOWN)
+            for (client, what), count in counts.most_common()
+            if (client, what) in shown[:CAUSES_SHOWN]
         ]
+        more = len(counts) - CAUSES_SHOWN
+        ranked += [f"and {counted(more, 'other cause')}"] if more > 0 else []
         noun = "epoch" if all(each.is_epoch for each in findings) else "generation"
         why = f"because of them: {', '.join(ranked)}" if ranked else "their causes are unknown"
         what = f"{counted(len(findings), noun)}, up to {most} within a minute; {why}."

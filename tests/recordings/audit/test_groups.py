@@ -74,6 +74,16 @@ def test_first_member_that_joins_again_caused_the_rebalance() -> None:
     assert begun(recording)[1] == (2, [("joined again", "b")])
 
 
+def test_the_causes_that_are_not_listed_are_counted() -> None:
+    recording = SyntheticRecording()
+    for number, name in enumerate("abcde", 1):
+        recording.join(name, number, [*"abcde"[:number]], is_new=True)
+    recording.join("a", 6, [*"abcd"])
+    (found,) = recording.found(groups.storms)
+    listed = "a joined once, b joined once, c joined once, e dropped once, and 2 other causes."
+    assert found.what.endswith(f"because of them: {listed}")
+
+
 def test_a_storm_is_five_generations_within_a_minute() -> None:
     def severity(every_ms: int) -> Severity:
         recording = SyntheticRecording()
