@@ -118,7 +118,12 @@ def test_the_seeds_six_tasks_run_on_three_threads_then_two(bootstrap: str) -> No
     with StreamsInstance(bootstrap, config, topology) as instance:
         for _ in range(3):
             instance.start_thread()
-        wait_until(lambda: sorted(map(len, instance.tasks().values())) == [2, 2, 2], "two each")
+
+        def have_two_each() -> bool:
+            assert not instance.failed
+            return sorted(map(len, instance.tasks().values())) == [2, 2, 2]
+
+        wait_until(have_two_each, "two each")
         assert tasks_of(instance) == [f"0_{partition}" for partition in range(6)]
         before = instance.tasks()
         instance.end_thread("thread 2")

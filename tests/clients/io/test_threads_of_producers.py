@@ -44,7 +44,13 @@ def topic(bootstrap: str) -> str:
     body = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
     with Client(Address(host, int(port))) as client:
         client.topic(name, 3)
-        wait_until(lambda: client.call("METADATA", 12, body)["topics"][0]["errorCode"] == 0)
+
+        def has_leaders() -> bool:
+            (found,) = client.call("METADATA", 12, body)["topics"]
+            codes = [found["errorCode"], *(each["errorCode"] for each in found["partitions"])]
+            return codes == [0] * 4
+
+        wait_until(has_leaders)
     return name
 
 

@@ -77,6 +77,10 @@ def test_refused_commits_are_counted_by_error() -> None:
         Error.REBALANCE_IN_PROGRESS: (2, Severity.WARNING),
         Error.ILLEGAL_GENERATION: (1, Severity.WARNING),
     }
+    for each in found:
+        assert (
+            f"refused: {Error(each.code).name}. What was not committed is read again." in each.what
+        )
 
 
 def test_lag_grows_by_the_certain_difference() -> None:
