@@ -483,7 +483,7 @@ def held(finding: f.LsoHeldBack) -> str:
     text = f"the last stable offset stayed at {finding.stable} for {seconds:.1f} s"
     if finding.ended is None:
         text = f"the last stable offset stays at {finding.stable}, {seconds:.1f} s so far"
-    text += f", {finding.behind} records behind the high watermark"
+    text += f", {counted(finding.behind, 'record')} behind the high watermark"
     holders = [each for each in finding.causes if isinstance(each, f.OpenTransactionOf)]
     for each in holders:
         since = f"since {each.began.words}"

@@ -9,6 +9,7 @@ from brokertwin.recordings.history.lag import LAGS, PartitionLag
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.stable_offsets import StableOffset
 from brokertwin.recordings.history.words import names_of
+from brokertwin.wording import counted
 
 
 class LsoTimeline:
@@ -62,7 +63,7 @@ def ending_of(stable: StableOffset, key: str) -> list[str]:
     offsets = f"last stable offset {stable.stable}, high watermark {stable.high_watermark}"
     if stable.since is None:
         return [f"{offsets} in the last Fetch: no transaction held back consumers of {key}"]
-    lines = [f"{offsets}: {stable.high_watermark - stable.stable} records behind"]
+    lines = [f"{offsets}: {counted(stable.high_watermark - stable.stable, 'record')} behind"]
     holder = stable.holder
     if holder is None:
         lines.append("the recording does not show the open transaction that holds it back")
