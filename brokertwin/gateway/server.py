@@ -127,16 +127,21 @@ class Gateway:
                     servers[broker] = await self._bind(broker, ports[broker] if ports else port)
                     bound.callback(servers[broker].close)
             await self._engine.start()
-            bound.pop_all()
-        self.features.begin()
-        with self._refusals():
+            self.features.begin()
             for place, (broker, server) in enumerate(servers.items()):
                 at = Address(self._listen.host, server.sockets[0].getsockname()[1])
                 self._bound[broker] = self.addresses[broker] = at
                 if self._advertise is not None:
                     advertised = Address(self._advertise.host, self._advertise.port + place)
                     self.addresses[broker] = advertised
-                await self._serve(broker, server)
+            try:
+                with self._refusals():
+                    for broker, server in servers.items():
+                        await self._serve(broker, server)
+            except UserError:  # another program listened on a bound port while the engine started
+                await self.close()
+                raise
+            bound.pop_all()
         if self._limits.idle_ms >= 0:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
         for broker in self._stopped:
@@ -160,7 +165,11 @@ class Gateway:
         )
 
     async def _serve(self, broker: int, server: asyncio.Server) -> None:
-        await server.start_serving()
+        try:
+            await server.start_serving()
+        except OSError:
+            server.close()
+            raise
         self._servers[broker] = server
         self._added.begin(broker, self._own[broker])
 

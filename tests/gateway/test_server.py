@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from tests.support.batches import START, batch
 from tests.support.gateways import Client, Running, produce_body, running_gateway
 from tests.support.patience import PATIENCE_S, growing, wait_until
 from tests.support.replicas import FEATURES
+from tests.support.typed_commands import free_port
 
 PRODUCE, METADATA = 0, 3
 LONG_WAIT_MS = 600_000
@@ -547,6 +549,32 @@ def test_port_in_use_is_an_error_with_a_hint_and_leaves_no_journal(
         with pytest.raises(UserError, match="Cannot listen on"):
             asyncio.run(second.start())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_lost_while_the_engine_starts_ends_the_gateway(tmp_path: Path) -> None:
+    other = socket.socket()
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    ports = [free_port(), free_port()]
+
+    class SlowEngine(LocalEngine):
+        async def start(self) -> None:
+            await super().start()
+            other.bind(("127.0.0.1", ports[1]))
+            other.listen()
+
+    def engine(kind: type[LocalEngine] = LocalEngine) -> LocalEngine:
+        return kind("c", [1, 2], BrokerSettings(), JournalOptions(tmp_path / "journal"))
+
+    gateway = Gateway(engine(SlowEngine), Address("127.0.0.1", ports[0]))
+    with other, pytest.raises(UserError, match="Cannot listen on"):
+        asyncio.run(gateway.start({1: ports[0], 2: ports[1]}))
+    again = Gateway(engine(), Address("127.0.0.1", ports[0]))  # the journal is not in use
+
+    async def started_and_closed() -> None:
+        await again.start({1: ports[0], 2: ports[1]})
+        await again.close()
+
+    asyncio.run(started_and_closed())
 
 
 def test_addresses_of_remote_brokers_depend_on_the_clients_listener() -> None:

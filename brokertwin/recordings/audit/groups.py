@@ -37,8 +37,8 @@ def storms(history: EntityHistory) -> Iterator[AuditFinding]:
         most = max(each.within for each in findings)
         causes = [cause for each in findings for cause in each.causes]
         counts = Counter(map(_who_did, causes))
-        # joins follow from the other causes, so they are left out first
-        shown = sorted(counts, key=lambda each: (-counts[each], each[1] == "joined"))
+        # who left or was dropped is looked for; new members are left out first
+        shown = sorted(counts, key=lambda each: (each[1] == "joined", -counts[each]))
         ranked = [
             f"{client} {what} {times(count)}{_reasons(causes, client, what)}"
             for (client, what), count in counts.most_common()

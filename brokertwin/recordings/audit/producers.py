@@ -59,9 +59,15 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
 
 
 def _takers(by: Sequence[RecordedRequest], findings: Sequence[ProducerFenced]) -> str:
-    """List the clients with newer epochs; the host tells those of the same client id apart."""
-    fenced = {each.affected for each in findings}
-    return names_of(f"{e.name} at {e.host}" if e.name in fenced and e.host else e.name for e in by)
+    """List the clients with newer epochs; other hosts tell those of the same client id apart."""
+    refused = {(each.affected, each.line.host) for each in findings}
+    ids = {client for client, _ in refused}
+    return names_of(
+        f"{line.name} at {line.host}"
+        if line.name in ids and line.host and line.process not in refused
+        else line.name
+        for line in by
+    )
 
 
 def _cause(findings: Sequence[ProducerFenced]) -> str:

@@ -79,8 +79,11 @@ def test_the_causes_that_are_not_listed_are_counted() -> None:
     for number, name in enumerate("abcde", 1):
         recording.join(name, number, [*"abcde"[:number]], is_new=True)
     recording.join("a", 6, [*"abcd"])
+    for number in (7, 8):
+        recording.leave("d")
+        recording.join("d", number, [*"abcd"], is_new=True)
     (found,) = recording.found(groups.storms)
-    listed = "a joined once, b joined once, c joined once, e dropped once, and 2 other causes."
+    listed = "d joined 3 times, a joined once, e dropped once, d left once, and 3 other causes."
     assert found.what.endswith(f"because of them: {listed}")
 
 

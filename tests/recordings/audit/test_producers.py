@@ -29,13 +29,24 @@ def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
     )
 
 
-@pytest.mark.parametrize(("taker", "shown"), [("second", "second"), ("first", "first at 10.0.0.2")])
-def test_two_clients_with_one_id_are_told_apart_by_the_host(taker: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("taker", "host", "shown"),
+    [
+        ("second", "10.0.0.2", "second"),
+        ("first", "10.0.0.2", "first at 10.0.0.2"),
+        ("first", "10.0.0.1", "first"),
+    ],
+)
+def test_two_clients_with_one_id_are_told_apart_by_the_host(
+    taker: str, host: str, shown: str
+) -> None:
     recording = SyntheticRecording()
     recording.init("first", 1)
     recording.init(taker, 2)
-    recording.exchanges[-1] = msgspec.structs.replace(recording.exchanges[-1], host="10.0.0.2")
     recording.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
+    hosts = "10.0.0.1", host, "10.0.0.1"
+    pairs = zip(recording.exchanges, hosts, strict=True)
+    recording.exchanges = [msgspec.structs.replace(each, host=of) for each, of in pairs]
     (found,) = recording.found(producers.fenced)
     assert found.what == (
         f"Client first was fenced once in 1 epoch; newer epochs went to client {shown}."
