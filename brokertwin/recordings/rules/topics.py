@@ -98,7 +98,7 @@ RULES: dict[int, Rule] = {
         "The broker does not support this version of the API, or a feature that the request needs.",
         "ApiVersionsRequest, KafkaApis, ConsumerGroup.validateOffsetCommit",
         "Update the older side: clients negotiate versions with ApiVersions. For a feature, see"
-        " `kafka-features.sh describe`; until it is on, set group.protocol=classic.",
+        " `kafka-features.sh describe`; without group.version=1, set group.protocol=classic.",
         "A client that is much newer or older than the broker. A KIP-848 member that commits with"
         " OffsetCommit below v9, which has no member epoch. A feature at level 0: group.version,"
         " streams.version or share.version.",
