@@ -150,7 +150,7 @@ class DecodedLine(SourceLine):
 
     Attributes:
         sent: its time as this process read it, in ms since 1970.
-        document: its document without the broker.
+        document: its document without the broker, and without the bodies that it has encoded.
     """
 
     sent: int
