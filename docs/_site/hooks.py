@@ -27,6 +27,8 @@ DIAGRAM = '<pre class="mermaid">'
 _log = logging.getLogger("mkdocs.hooks.brokertwin")
 _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```)", re.M | re.S)
+_NAME = re.compile(r"^- \[`(brokertwin\.[\w.]+)`\]\(\S+\.py\)$", re.M)
+"""A public name of the library; the site shows its docstring."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -72,7 +74,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     uri = page.file.src_uri
     elsewhere = {name: source for source, name in FROM_ELSEWHERE.items()}
     place = elsewhere.get(uri, posixpath.join("docs", uri))
-    parts = _FENCE.split(markdown)
+    parts = _FENCE.split(_NAME.sub(r"\n::: \1\n", markdown))
     return "".join(
         part if part.startswith("```") else _LINK.sub(lambda m: _linked(m, place, uri, files), part)
         for part in parts
