@@ -109,7 +109,6 @@ NOT_TYPED = {
     "brokertwin exam localhost:9193 --only idem_": Elsewhere(
         "a broker of the reader", "tests/cli/broker/test_exam.py", "exam"
     ),
-    "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     **{
         command.text: Elsewhere("it takes minutes to hours", "Makefile", command.text.split()[1])
         for command in commands(ROOT / "docs/CONTRIBUTING.md")
@@ -154,8 +153,6 @@ NOT_TYPED = {
                 "--from",
             ),
             ("replay diff monday", "tests/cli/recordings/test_replay.py", "diff"),
-            ('query "from groups"', "tests/cli/recordings/test_replay.py", "query"),
-            ("explain group billing --ch", "tests/cli/recordings/test_replay.py", "--checkpoint"),
             ("state groups --ch", "tests/cli/recordings/test_replay.py", "--checkpoint"),
         )
     },
