@@ -352,6 +352,7 @@ def test_untyped_commands_are_in_a_page_and_tested_elsewhere(text: str) -> None:
 PLAIN = {
     ". .venv/bin/activate",
     "docker compose -f docker/compose.yaml down --volumes",
+    "docker compose logs",
     "pre-commit install",
     ".venv/bin/pytest --markers",
 }
