@@ -87,8 +87,14 @@ class ProducerMachine(Sender):
         return events
 
     def next_passes(self, now: int) -> list[int]:
-        """When batches become sendable, without an event (`Sender.run` in Kafka 2.0)."""
-        return [time for time in self.batch_deadlines(now) if time > now]
+        """When batches become sendable, without an event (`Sender.run` in Kafka 2.0).
+
+        It sleeps before it asks again for a producer id (`maybeWaitForProducerId`).
+        """
+        times = self.batch_deadlines(now)
+        if self.manager is not None:
+            times.append(self.manager.retry_at)
+        return [time for time in times if time > now]
 
     def next_deadline(self, now: int) -> int | None:
         """When to poll again without an event; None if nothing is pending."""

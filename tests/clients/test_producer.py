@@ -45,6 +45,7 @@ def test_the_producer_id_request_is_retried_with_backoff() -> None:
     bench.poll()
     bench.init_response(Error.COORDINATOR_LOAD_IN_PROGRESS)
     assert bench.producer.next_deadline(bench.now) == 100
+    assert bench.producer.next_passes(bench.now) == [100], "in Kafka 2.0, too"
     bench.poll(99)
     assert len(bench.inits()) == 1
     bench.poll(1)
