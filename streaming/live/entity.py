@@ -27,7 +27,7 @@ import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
-from brokertwin.recordings.history.exchange import RecordedExchange
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.findings import Finding, Refused, Severity
 from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts
 from brokertwin.streaming.live.kinds import SILENT, kept_ms, machine_of
@@ -206,15 +206,29 @@ class LiveEntity:
             now: time of the micro-batch, in ms since 1970.
             event_time: that of its cluster.
         """
+        findings: list[Finding] = []
         for each in self._entity.seen.new_ones(arrivals, event_time, self.counts):
-            self.machine.wait(each.part)
+            findings += self._wait(each.part, facts.known)
         if arrivals:
             self._entity.touched = now
         is_silent = now - self._entity.touched >= SILENT_MS
-        findings = self.machine.expire(float("inf") if is_silent else event_time, facts.known)
+        findings += self.machine.expire(float("inf") if is_silent else event_time, facts.known)
         if self.key.kind in SILENT:
             return []
         return list({each.id: each for each in findings}.values())
+
+    def _wait(self, part: RecordedExchange, known: KnownFacts) -> list[Finding]:
+        """Let an exchange wait; what is in a hole is left out, and behind it the machine is new."""
+        findings: list[Finding] = []
+        if known.holes and self.machine.newest:
+            new, current = known.part_of(part.line.end), known.part_of(self.machine.newest)
+            if new < current:
+                return findings
+            if new > current:
+                findings = self.machine.expire(float("inf"), known)
+                self.machine = machine_of(self.key)
+        self.machine.wait(part)
+        return findings
 
     def together(self, findings: Iterable[Finding]) -> Iterator[list[Finding]]:
         """Yield the findings of each document: one, or refusals with earlier ones."""

@@ -9,6 +9,9 @@ because a broker that is down sends no heartbeats. The others are few: brokers, 
 addresses and busy seconds, settings of created topics, and deletions of topics. A deletion explains
 what became of a group's offset, which may be as old as the group.
 
+Holes: a log whose lines come in one source has a hole if the session of a follower's fetcher goes
+on with a later epoch, at least `LOST_MS` later.
+
 Event time: a cluster's time is that up to which all of its logs are read. A log without new lines
 for `ALIVE_MS` of the micro-batches' time is not waited for.
 """
@@ -21,6 +24,7 @@ from msgspec import field
 
 from brokertwin.recordings.history.brokers import BrokerPresence, BrokerSpan, BrokerState
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.holes import MISSED_MIN, number_of, spans_of
 
 ALIVE_MS = 60_000
 """For how long after its last lines a log is waited for."""
@@ -41,7 +45,13 @@ FACTS_MAX = 500_000
 """Maximum number of facts of `EXPIRING` of a cluster. Beyond it, those shown first are forgotten:
 then topics are named by their ids, and producers have no transactional id."""
 
-EXPIRING = frozenset({"topic", "producer", "place", "presence", "fetch"})
+LOST_MS = 10_000
+"""Minimum length of a hole: lines may come in another order by some seconds."""
+
+HOLES_MAX = 100
+"""Maximum number of holes of a cluster; the first ones are forgotten."""
+
+EXPIRING = frozenset({"topic", "producer", "place", "presence", "fetch", "session"})
 
 
 class FactRow(NamedTuple):
@@ -74,6 +84,8 @@ class ClusterFacts(msgspec.Struct):
         spans: broker to source (topic and partition) to the span of its lines there.
         addresses: `host:port` to the broker there.
         listeners: the controllers' listeners, whose requests are no clients'.
+        sessions: broker and fetcher to its last fetch: session, epoch, and when the response was
+            sent, in ms since 1970.
         shown: kind and key of each fact that may expire to when it was shown, in ms since 1970.
         judged_at: time of the first micro-batch with lines of a controller, or with a setting, that
             let high watermarks be judged; 0 if there is none.
@@ -84,9 +96,14 @@ class ClusterFacts(msgspec.Struct):
     spans: dict[int, dict[str, LogSpan]] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
+    sessions: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     shown: dict[tuple[str, str], int] = field(default_factory=dict)
     judged_at: int = 0
     partial_until: int = 0
+
+    def has_only(self, broker: int, source: str) -> bool:
+        """Whether the lines of a broker have come in this source alone, as far as is known."""
+        return not self.spans.get(broker, {}).keys() - {source}
 
     def judges_replicas(self, now: int) -> bool:
         """Whether high watermarks are judged: from the next micro-batch on, in all of its tasks."""
@@ -112,6 +129,11 @@ class ClusterFacts(msgspec.Struct):
         elif row.what == "fetch":
             leader, follower, connection = key.split(" ", 2)
             known.note_fetch(f"{leader} {follower}", connection, value)
+        elif row.what == "session":
+            self.sessions[key] = value[0], value[1], value[2]
+        elif row.what == "hole":
+            hole = int(key.partition(" ")[2]), value
+            known.holes = spans_of([*known.holes, hole])[-HOLES_MAX:]
         elif row.what == "fetch-wait":
             known.fetch_wait_ms = max(known.fetch_wait_ms, value)
         elif row.what == "delay":
@@ -158,6 +180,8 @@ class ClusterFacts(msgspec.Struct):
             spans[:] = [each for each in spans if each.begin != float(rest)]
             if not spans:
                 del known.presences[int(name)]
+        elif what == "session":
+            self.sessions.pop(key, None)
         elif what == "fetch":
             follower, _, connection = rest.partition(" ")
             _without(known.fetched, f"{name} {follower}", connection)
@@ -230,10 +254,14 @@ def learned(
         now: time of the micro-batch, in ms since 1970.
         is_partial: whether parts for replicas are left out.
     """
-    new, has_alters = KnownFacts(), False
+    new, has_alters, fetches = KnownFacts(), False, list[RecordedExchange]()
     for each in exchanges:
         new.learn(each)
         has_alters |= each.line.api == "ALTER_PARTITION"
+        if each.line.api == "FETCH" and facts.has_only(each.line.broker, source):
+            fetches.append(each)
+    for what, key, value in _holes_between(fetches, facts):
+        yield FactRow(cluster, what, key, value, new.last)
     for what, key, value in _facts_of(source, new, facts, now, is_partial):
         yield FactRow(cluster, what, key, value, new.last)
     judges = has_alters or any(
@@ -241,6 +269,27 @@ def learned(
     )
     if judges and not facts.judged_at:
         yield FactRow(cluster, "judged", "", now)
+
+
+def _holes_between(
+    fetches: Iterable[RecordedExchange], facts: ClusterFacts
+) -> Iterator[tuple[str, str, Any]]:
+    """The last fetch of each fetcher, and what is missing since the one before."""
+    sessions: dict[str, tuple[str, int, int]] = {}
+    for each in sorted(fetches, key=lambda each: each.line.end):
+        line, numbered = each.line, number_of(each, 0)
+        if numbered is None or not numbered.fetcher:
+            continue
+        key, end = f"{line.broker} {numbered.fetcher}", line.end
+        former = sessions.get(key) or facts.sessions.get(key)
+        if former is not None:
+            session, epoch, since = former
+            missed = numbered.number - (epoch if session == numbered.sequence else 0) - 1
+            if missed >= MISSED_MIN and end - since >= LOST_MS and line.broker in facts.spans:
+                yield "hole", f"{line.broker} {since}", end
+        if former is None or end > former[2]:
+            sessions[key] = numbered.sequence, numbered.number, end
+    yield from (("session", key, session) for key, session in sessions.items())
 
 
 def _facts_of(

@@ -49,6 +49,16 @@ def _span(lines: Lines, first: float, last: float) -> Lines:
     return {broker: each for broker, each in found.items() if each}
 
 
+def _without_a_stretch(lines: Lines, chance: random.Random) -> Lines:
+    """As `a broker is missing`, for a part of the time: a rotated file is lost."""
+    broker = chance.choice([*lines])
+    times = [each.time for of_broker in lines.values() for each in of_broker]
+    length = (max(times) - min(times)) * chance.uniform(0.1, 0.4)
+    begin = chance.uniform(min(times), max(times) - length)
+    kept = [each for each in lines[broker] if not begin <= each.time <= begin + length]
+    return lines | {broker: kept}
+
+
 def _twice(lines: Lines, _: random.Random) -> Lines:
     return {broker: [e for e in each for _ in range(2)] for broker, each in lines.items()}
 
@@ -71,3 +81,8 @@ DAMAGES: dict[str, Damage] = {
     "twice": Damage(_twice),
     "whole seconds": Damage(_whole_seconds, off_ms=1_000),
 }
+
+STRETCH = "a stretch is missing"
+
+REAL_DAMAGES = DAMAGES | {STRETCH: Damage(_without_a_stretch)}
+"""Those of real clusters, whose followers' fetches show that a stretch is missing."""

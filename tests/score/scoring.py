@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,19 +19,17 @@ from typing import NamedTuple
 
 from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
 from brokertwin.recordings.audit.one_pass import OnePass
-from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.audit.one_pass import judged as judged_by_machines
 from brokertwin.recordings.audit.spool import Spool
 from brokertwin.recordings.formats.growing import GrowingFiles
-from brokertwin.recordings.formats.pipeline import FileReading
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.history import findings as f
 from brokertwin.recordings.history.exchange import exchanges_of
-from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.replay import recording
 from brokertwin.simulation.histories import History, draw_history, run_history
 from brokertwin.simulation.request_logs import write_logs
 from tests.score.accidents import ACCIDENTS
-from tests.score.damage import DAMAGES, Lines
+from tests.score.damage import DAMAGES, REAL_DAMAGES, Lines
 from tests.score.goldens import Golden, golden, names
 from tests.score.judges import Judged, Verdict, judged
 from tests.score.known_truth import KnownTruth
@@ -111,10 +110,9 @@ class Score(NamedTuple):
 def audit(lines: Lines, headers: Headers | None, _: random.Random) -> list[f.Finding]:
     with tempfile.TemporaryDirectory() as folder:
         files = write_logs(lines, Path(folder), ROLLED_AFTER)
-        history = read(files, FileReading(), headers).history
-    kinds = [each for each in KINDS.values() if each is not REPLICATION]
-    found = [each for kind in kinds for each in history.recording.observed(kind).findings]
-    return [*found, *history.replication.found(f.Finding)]
+        with Spool(headers) as spool:
+            spool.read(partial(read_files, files, FileReading()))
+            return judged_by_machines(spool, kept=None).every
 
 
 def follow(lines: Lines, headers: Headers | None, chance: random.Random) -> list[f.Finding]:
@@ -223,13 +221,13 @@ GOLDEN_TOLERANCE_MS = 2_000
 """Clocks of one machine agree, but a busy broker writes a line late."""
 
 
-def score_of_golden(name: str, cases: Iterable[tuple[str, str]]) -> Score:
+def score_of_golden(name: str, cases: Iterable[tuple[str, str]], draw: int = 0) -> Score:
     """The score of a recorded accident; a warning that its script does not say is false."""
     score = Score.empty()
     recorded = golden(name)
     for reader, damage in cases:
-        chance = random.Random(f"{name}/{reader}/{damage}")
-        worse = DAMAGES[damage]
+        chance = random.Random(f"{name}/{reader}/{damage}/{draw}")
+        worse = REAL_DAMAGES[damage]
         tolerance_ms = GOLDEN_TOLERANCE_MS + worse.off_ms
         truth = KnownTruth(recorded.facts, tolerance_ms, is_whole=False)
         found = READERS[reader](worse.change(recorded.lines, chance), None, chance)
@@ -274,7 +272,9 @@ def table(score: Score) -> Iterator[str]:
 
 
 def all_cases_of_golden(name: str) -> Score:
-    return score_of_golden(name, [(reader, damage) for reader in READERS for damage in DAMAGES])
+    return score_of_golden(
+        name, [(reader, damage) for reader in READERS for damage in REAL_DAMAGES]
+    )
 
 
 def shown(score: Score, most: int | None) -> Iterator[str]:

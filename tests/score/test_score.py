@@ -17,7 +17,7 @@ from brokertwin.recordings.history.findings import (
 from brokertwin.simulation.histories import History, draw_history, run_history
 from brokertwin.simulation.request_logs import write_logs
 from brokertwin.simulation.truth import MemberChanged, OffsetStored, TransactionMoved
-from tests.score.damage import DAMAGES
+from tests.score.damage import DAMAGES, STRETCH
 from tests.score.goldens import golden, names
 from tests.score.judges import (
     CAUSES,
@@ -102,6 +102,14 @@ def test_no_warning_about_a_recorded_accident_is_false(name: str) -> None:
     score = score_of_golden(name, [(audit.__name__, WHOLE)])
     assert [str(each) for each in score.false] == []
     assert [wanted for _, wanted in score.absent] == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_warning_about_an_accident_is_false_without_a_stretch_of_a_log(name: str) -> None:
+    number = names().index(name)
+    reader = (*READERS,)[number % len(READERS)]
+    score = score_of_golden(name, [(reader, STRETCH)], draw=number)
+    assert [str(each) for each in score.false] == []
 
 
 @pytest.mark.parametrize("reader", ["follow", "live"])

@@ -20,6 +20,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.recordings.audit.finding import AuditFinding
     from brokertwin.recordings.history.exchange import KnownFacts
+    from brokertwin.recordings.history.holes import Hole
     from brokertwin.recordings.history.undecoded import Undecoded
     from brokertwin.recordings.replay.recording import Broken
 
@@ -113,19 +114,23 @@ def command(
     """
     from brokertwin.cli.recordings import page
     from brokertwin.recordings.audit.finders import findings
+    from brokertwin.recordings.history.holes import sentences
 
     if follow:
         _check_follow(where, html)
         raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
     check_new(html, force)
     if html is not None:
-        history, broken = page.read(where, broker_config)
+        history, broken, holes = page.read(where, broker_config)
         found, undecoded = findings(history), history.undecoded
     else:
-        found, broken, undecoded = _passed(where, broker_config, jobs or _jobs_for(where.files))
+        count = jobs or _jobs_for(where.files)
+        found, broken, holes, undecoded = _passed(where, broker_config, count)
     notes = [f"Could not read {counted(len(broken), 'line')}."] if broken else []
     for line in broken[:LINES_SHOWN]:
         warn(f"{line.place}: {line.reason}")
+    for sentence in sentences(holes):
+        warn(sentence)
     if undecoded.said:
         warn(undecoded.said)
     if html is not None:
@@ -152,8 +157,8 @@ def _jobs_for(files: Sequence[Path]) -> int:
 
 def _passed(
     where: Where, broker_config: Path | None, jobs: int
-) -> "tuple[list[AuditFinding], Sequence[Broken], Undecoded]":
-    """The findings of a source and its illegible lines, in one pass with a progress bar."""
+) -> "tuple[list[AuditFinding], Sequence[Broken], Sequence[Hole], Undecoded]":
+    """The findings of a source, and its illegible and missing lines; shows a progress bar."""
     from brokertwin.recordings.audit.finders import findings
     from brokertwin.recordings.audit.one_pass import judged
     from brokertwin.recordings.audit.spool import Spool
@@ -175,7 +180,7 @@ def _passed(
         with progress_bars() as bar:
             task = bar.add_task("judging", total=len(spool))
             history = judged(spool, jobs, lambda count: bar.update(task, completed=count))
-        return findings(history), spool.broken, spool.undecoded
+        return findings(history), spool.broken, spool.holes, spool.undecoded
 
 
 def _check_follow(where: Where, html: Path | None) -> None:
@@ -199,12 +204,14 @@ def _follow(
     from brokertwin.recordings.formats.documents import Texts
     from brokertwin.recordings.formats.growing import GrowingFiles
     from brokertwin.recordings.formats.pipeline import FileReading, zone_of
+    from brokertwin.recordings.history.holes import sentences
 
     audit_findings: list[AuditFinding] = []
     reported: dict[tuple[str, str, int], int] = {}
     reading = FileReading(where.broker, zone_of(where.time_zone), warn, Texts.REQUEST_LOGS)
     files = GrowingFiles(where.files, reading)
     machines: OnePass | None = None
+    said: list[Hole] = []
     with Spool(where.headers(), broker_facts(broker_config), grows=True) as spool:
         grown_at, is_settled = 0.0, True
         try:
@@ -214,6 +221,10 @@ def _follow(
                     facts = spool.facts()
                     machines = machines or OnePass(facts)
                     machines.take(spool)
+                    new = [each for each in spool.holes if not each.overlaps(said)]
+                    for sentence in sentences(new):
+                        warn(sentence)
+                    said += new
                     grown_at, is_settled = time.monotonic(), False
                 if machines is not None and not is_settled:
                     is_settled = time.monotonic() - grown_at >= QUIET_S

@@ -92,6 +92,7 @@ def audit(logs: Logs, most: Most = 50) -> dict[str, Any]:
     from brokertwin.recordings.audit.finders import findings
     from brokertwin.recordings.audit.one_pass import pass_over
     from brokertwin.recordings.formats.pipeline import FileReading, read_files
+    from brokertwin.recordings.history.holes import sentences
 
     warnings: list[str] = []
     reading = FileReading(warn=warnings.append)
@@ -102,7 +103,7 @@ def audit(logs: Logs, most: Most = 50) -> dict[str, Any]:
         "from": begin,
         "to": end,
         "exchanges": done.history.exchanges,
-        "warnings": warnings,
+        "warnings": [*warnings, *sentences(done.holes)],
         "unreadableLines": [f"{each.place}: {each.reason}" for each in done.broken[:10]],
         "findings": [each.document(10) for each in found[:most]],
         "findingsLeftOut": max(0, len(found) - most),

@@ -34,11 +34,14 @@ def command(
     server and loads nothing. Press `?` in it for the keys.
     """
     from brokertwin.recordings.audit.finders import findings
+    from brokertwin.recordings.history.holes import sentences
 
     check_new(out, force)
     done = read(where, broker_config)
     for broken in done.broken[:3]:
         warn(f"{broken.place}: {broken.reason}")
+    for sentence in sentences(done.holes):
+        warn(sentence)
     if done.history.undecoded.said:
         warn(done.history.undecoded.said)
     found = findings(done.history)

@@ -10,11 +10,12 @@ from brokertwin.recordings.formats.documents import Details, Document, api_name
 from brokertwin.recordings.formats.request_log import Usual
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import RecordedRequest, is_own
+from brokertwin.recordings.history.holes import Numbered, session_number
 from brokertwin.recordings.replay.recording import stages_of
 from brokertwin.state.core.events import RequestHeader
 
 APIS = ("FETCH", "PRODUCE", "OFFSET_COMMIT", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT")
-"""Of their bodies, facts need only the follower of a FETCH."""
+"""Of their bodies, facts need only the follower and the session of a FETCH."""
 
 KEYS = frozenset(API_KEYS[api] for api in APIS)
 
@@ -60,6 +61,7 @@ class Frequent(msgspec.Struct, array_like=True, gc=False):
         taken, made, busy_ms: attributes of the exchange.
         follower: the broker that sent a FETCH; below 0 for clients.
         wait_ms: how long a FETCH may wait.
+        numbered: the place of an accepted FETCH in its session.
         times, client, rest: the parts of its encoding that the line shows, each without the head
             of an array.
     """
@@ -70,6 +72,7 @@ class Frequent(msgspec.Struct, array_like=True, gc=False):
     busy_ms: float
     follower: int
     wait_ms: int
+    numbered: Numbered | None
     times: bytes
     client: bytes
     rest: bytes
@@ -88,9 +91,16 @@ class _Fetch(msgspec.Struct, rename="camel", gc=False):
     replica_id: int = -1
     replica_state: _State | None = None
     max_wait_ms: int = 0
+    session_id: int = 0
+    session_epoch: int = 0
+
+
+class _Response(msgspec.Struct, rename="camel", gc=False):
+    error_code: int = 0
 
 
 _fetch_decoder = msgspec.json.Decoder(_Fetch)
+_response_decoder = msgspec.json.Decoder(_Response)
 
 
 def frequent(document: Document) -> Frequent | None:
@@ -133,23 +143,27 @@ def frequent_of(
     sent, received = bytes(request), bytes(response)
     if key not in KEYS or not bodies.is_batch_free(sent):
         return None
-    follower, wait_ms = -1, 0
+    follower, wait_ms, numbered = -1, 0, None
+    is_error_free = bodies.is_error_free(received)
     if key == FETCH.key:
         try:
             fetch = _fetch_decoder.decode(sent)
+            code = 0 if is_error_free else _response_decoder.decode(received).error_code
         except msgspec.MsgspecError:
             return None
         state = fetch.replica_state
         follower = max(fetch.replica_id, state.replica_id if state is not None else -1)
         wait_ms = fetch.max_wait_ms
+        if not code:
+            numbered = session_number(fetch.session_id, fetch.session_epoch, client, follower)
     end, taken, made, has_waited, busy_ms = stages_of(key, time, duration, details)
     api = api_name(key)
     rest = (
         *(api, header.request_api_version, is_own(api, client, follower)),
         (True, taken, made, has_waited, busy_ms),
-        *(details.listener, details.is_forwarded, bodies.is_error_free(received), True),
+        *(details.listener, details.is_forwarded, is_error_free, True),
         *(sent, received),
     )
     times, of_client, of_bodies = encode((time, end)), encode((client, host)), encode(rest)
-    more = follower, wait_ms, times[1:], of_client[1:], of_bodies[1:]
+    more = follower, wait_ms, numbered, times[1:], of_client[1:], of_bodies[1:]
     return Frequent(end, taken, made, busy_ms, *more)

@@ -119,7 +119,8 @@ class History(FoldedFindings):
     ) -> None:
         self.undecoded = undecoded or Undecoded()
         self.replication = replication or ObservedReplication(())
-        facts = KnownFacts(dict(self.replication.known.topics))
+        cluster = self.replication.known
+        facts = KnownFacts(dict(cluster.topics), holes=cluster.holes)
         self.recording = ObservedRecording(exchanges_of(exchanges), known=facts)
 
     @property

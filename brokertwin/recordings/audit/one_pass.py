@@ -14,6 +14,7 @@ from brokertwin.recordings.history.bodies import BatchFree, ErrorFree
 from brokertwin.recordings.history.clients import CLIENTS, NOTABLE
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.holes import Hole
 from brokertwin.recordings.history.incidents import BrokerSigns, Signs
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.replication import REPLICATION, LeadingParts
@@ -181,6 +182,11 @@ class PassedFindings(FoldedFindings):
         return cls(found, whole._signs, whole._time, *rest)
 
     @property
+    def every(self) -> list[f.Finding]:
+        """All findings that are kept, by kind of entity."""
+        return [each for of_kind in self._found.values() for each in of_kind]
+
+    @property
     def signs(self) -> Mapping[int, BrokerSigns]:
         return self._signs
 
@@ -211,10 +217,11 @@ class PassedFindings(FoldedFindings):
 
 
 class Passed(NamedTuple):
-    """The findings of a source, and the lines that are damaged."""
+    """The findings of a source, the lines that are damaged, and those that are missing."""
 
     history: PassedFindings
     broken: Sequence[Broken]
+    holes: Sequence[Hole] = ()
 
 
 def pass_over(
@@ -232,11 +239,14 @@ def pass_over(
     """
     with Spool(batches, facts) as spool:
         spool.read(source)
-        return Passed(judged(spool), spool.broken)
+        return Passed(judged(spool), spool.broken, spool.holes)
 
 
 def judged(
-    spool: Spool, jobs: int = 1, on_exchanges: Callable[[int], object] = lambda _: None
+    spool: Spool,
+    jobs: int = 1,
+    on_exchanges: Callable[[int], object] = lambda _: None,
+    kept: Collection[type[f.Finding]] | None = KEPT,
 ) -> PassedFindings:
     """Return what the machines find.
 
@@ -244,10 +254,11 @@ def judged(
         spool: the exchanges.
         jobs: maximum number of processes.
         on_exchanges: called with the number of exchanges that were judged, from time to time.
+        kept: the classes of findings that are kept; all if None, in one process.
     """
     shares, facts = shares_of(jobs), spool.facts()
     if len(shares) == 1:
-        alone = _judged(spool, facts, KINDS, on_exchanges)
+        alone = _judged(spool, facts, KINDS, on_exchanges, kept)
         alone.gather_signs(spool)
         return alone
     from concurrent.futures import wait
@@ -291,8 +302,9 @@ def _judged(
     facts: SpooledFacts,
     names: Collection[str],
     on_exchanges: Callable[[int], object],
+    kept: Collection[type[f.Finding]] | None = KEPT,
 ) -> PassedFindings:
-    machines = OnePass(facts, apis=spool.apis, names=names)
+    machines = OnePass(facts, kept, spool.apis if kept is KEPT else None, names)
     apis = None if CLIENTS.name in names else {api for name in names for api in KINDS[name].apis}
     machines.take(spool.of(apis, on_exchanges))
     machines.expire()

@@ -8,16 +8,18 @@ from brokertwin.protocol.batch_headers import Headers
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
 from brokertwin.recordings.history.exchange import KnownFacts
+from brokertwin.recordings.history.holes import Hole
 from brokertwin.recordings.history.undecoded import Undecoded
-from brokertwin.recordings.observed.watching import watch
+from brokertwin.recordings.observed.watching import watched
 from brokertwin.recordings.replay import recording
 
 
 class ReadHistory(NamedTuple):
-    """The history, and the lines that are damaged."""
+    """The history, the lines that are damaged, and those that are missing."""
 
     history: History
     broken: Sequence[recording.Broken]
+    holes: Sequence[Hole]
 
 
 def read(
@@ -43,8 +45,9 @@ def read(
 def read_from(
     source: Source, batches: Headers | None = None, facts: KnownFacts | None = None
 ) -> ReadHistory:
-    """The same of any source. Raises UserError as `watch`."""
-    found = watch(source, batches, facts)
+    """The same of any source. Raises UserError as `recording.read_from`."""
+    whole = recording.read_from(source, batches, with_own=True)
+    found = watched(whole, facts, is_whole=True)
     undecoded = Undecoded(found.recording.undecoded)
     history = History(found.recording.exchanges, found.replication, undecoded)
-    return ReadHistory(history, found.recording.broken)
+    return ReadHistory(history, found.recording.broken, found.holes)

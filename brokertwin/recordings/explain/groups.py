@@ -167,7 +167,7 @@ class GroupTimeline:
 
     def _silent(self) -> list[str]:
         """Members of KIP-848 that may have expired."""
-        until = int(min(self._known.last, self._known.recorded_until))
+        until = int(min(self._known.last, self._known.recorded_until()))
         return [
             f"member {name} of client {each.last.name} is silent since {clock(each.last.end)};"
             " whether it has expired is not recorded"

@@ -15,6 +15,7 @@ shares           share group: deliveries, acknowledgements, share sessions
 sessions         fetch session cache of a broker, a row for each session
 replication      partition: leader, in-sync replicas, log end offsets, high watermarks
 replicas, partition_moments, replica_findings   parts of its state
+holes            stretches of a log that are missing, after which all entities begin anew
 brokers          broker at the controller: shut down, fenced, or silent
 clients          client id: requests, refusals that no other machine reports, session churn
 recording        the table of kinds; a whole recording, each kind observed when it is needed
@@ -36,8 +37,8 @@ Rules:
   anywhere: "no client did X" is concluded only from exchanges that would have shown X. For example
   a time-out needs the coordinator's log from the begin of the transaction to after its abort.
 * **Facts of no entity** (`KnownFacts`): names of topic ids, transactional ids of producer ids,
-  places of transactional offsets, states of brokers at the controller, and the span that each
-  log covers. A router collects them.
+  places of transactional offsets, states of brokers at the controller, the span that each log
+  covers, and its holes. A router collects them.
 * **Findings.** `EntityFinding` has kind, severity, subject, evidence, cause, rule and advice. It is
   emitted once. A later one with the same `id` replaces it: it completes the cause, or withdraws it.
   Ordinary events are findings of severity `NOTE`, which timelines show and audit leaves out.

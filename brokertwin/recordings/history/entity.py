@@ -159,10 +159,22 @@ class ObservedEntities:
         self._kept = kept
         self._found: dict[str, Finding] = {}
         self._count = 0
+        self._part = 0
 
     def take(self, exchange: RecordedExchange) -> None:
-        """Take an exchange of the kind's APIs, in the order of the responses."""
+        """Take an exchange of the kind's APIs, in the order of the responses.
+
+        What is in a hole is left out, and behind it all entities begin anew.
+        """
         known, entities = self._known, self.entities
+        if known.holes:
+            number = known.part_of(exchange.line.end)
+            if number < 0:
+                return
+            if number != self._part:
+                self._part = number
+                self.expire()
+                entities.clear()
         for key, part in self._kind.parts_of(exchange, known):
             entity = entities.get(key)
             if entity is None:

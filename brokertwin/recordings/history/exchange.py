@@ -2,6 +2,7 @@
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -154,6 +155,7 @@ class KnownFacts(msgspec.Struct):
         has_samples: whether each change of replicas is reported with their state.
         precise: brokers whose logs have times with milliseconds.
         whole_since: from when on nothing is left out for replicas, in ms since 1970.
+        holes: first and last ms of stretches in which lines of a broker are missing, in order.
     """
 
     topics: dict[str, str] = {}
@@ -172,6 +174,7 @@ class KnownFacts(msgspec.Struct):
     precise: dict[int, None] = {}
     whole_since: float = 0.0
     deleted: dict[str, list[int]] = {}
+    holes: list[tuple[int, int]] = []
 
     @property
     def last(self) -> int:
@@ -192,20 +195,25 @@ class KnownFacts(msgspec.Struct):
         """Return whether a response was certainly sent before a request arrived."""
         return former.end + self.late_ms <= new.time
 
-    @property
-    def recorded_since(self) -> float:
-        """From when on all logs are recorded, in ms since 1970."""
+    def recorded_since(self, time: float = math.inf) -> float:
+        """From when on all logs are recorded without a hole up to a time, in ms since 1970."""
         since = self.whole_since
         if not self.takes_all:
             for first, _ in self.logs.values():
                 since = max(since, first)
-        return since
+        return max(since, *(end for begin, end in self.holes if begin < time), 0)
 
-    @property
-    def recorded_until(self) -> float:
-        """Up to when all logs are recorded, in ms since 1970."""
+    def recorded_until(self, time: float = math.inf) -> float:
+        """Up to when all logs are recorded without a hole from a time on, in ms since 1970."""
         last = () if self.takes_all else (last for _, last in self.logs.values())
-        return min(last, default=math.inf)
+        return min(*last, *(begin for begin, end in self.holes if end > time), math.inf, math.inf)
+
+    def part_of(self, time: float) -> int:
+        """The number of holes before a time in ms since 1970; -1 if it is in one."""
+        if not self.holes:
+            return 0
+        part = bisect_left(self.holes, time, key=lambda hole: hole[0])
+        return -1 if part and time < self.holes[part - 1][1] else part
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
@@ -227,6 +235,8 @@ class KnownFacts(msgspec.Struct):
     def is_covered(self, broker: int, first: int, last: float) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
         begin, end = self.logs.get(broker, (last, first))
+        if any(hole[0] < last and first < hole[1] for hole in self.holes):
+            return False
         return begin <= first and last <= end
 
     def active_since(self, broker: int, time: float) -> float:

@@ -70,7 +70,7 @@ def fetch_wait_ms(known: KnownFacts) -> int:
 
 def has_all(time: float, known: KnownFacts) -> bool:
     """Return whether all logs have the requests of a time; the response writes the line."""
-    return time + fetch_wait_ms(known) <= known.recorded_until
+    return time + fetch_wait_ms(known) <= known.recorded_until(time)
 
 
 def differs(line: RecordedRequest, difference: WatermarkDifference) -> Finding:

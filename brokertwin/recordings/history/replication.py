@@ -155,7 +155,8 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         moments = self.moments
         if not moments or moments[0].time > exchange.made:
             return ()
-        end, since = exchange.line.end + self.lookahead_ms(known), known.recorded_since
+        end = exchange.line.end + self.lookahead_ms(known)
+        since = known.recorded_since(exchange.line.end)
         count = bisect_right(moments, exchange.made, key=_time)
         before = moments[:count]
         findings: list[Finding] = []
@@ -339,7 +340,7 @@ class LeadingParts:
             return ()
         parts = list(_partitions_in(exchange, known))
         is_read = parts and not parts[0][0].id.startswith("?")
-        if news and is_read and exchange.taken >= known.recorded_since:
+        if news and is_read and exchange.taken >= known.recorded_since(exchange.line.end):
             self._shown |= news
         return parts
 

@@ -22,6 +22,7 @@ from brokertwin.recordings.history.findings import (
     WatermarkSample,
     moment_of,
 )
+from brokertwin.recordings.history.holes import Hole, HoleFinder, spans_of
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replicas import UNKNOWN
 from brokertwin.recordings.history.replication import REPLICATION, ReplicatedPartition
@@ -126,10 +127,12 @@ class Watched(NamedTuple):
     Attributes:
         recording: the exchanges of clients.
         replication: the findings about replication, from those of brokers, too.
+        holes: stretches in which lines are missing, if they were looked for.
     """
 
     recording: Recording
     replication: ObservedReplication
+    holes: Sequence[Hole] = ()
 
 
 def watch(
@@ -148,9 +151,15 @@ def watch(
     return watched(recording.read_from(source, batches, with_own=True), known)
 
 
-def watched(found: Recording, known: KnownFacts | None = None) -> Watched:
+def watched(found: Recording, known: KnownFacts | None = None, is_whole: bool = False) -> Watched:
+    """The same of what was read; `is_whole` if no lines were left out, so that holes show."""
     exchanges = [
         *(exchange_of(each) for each in found.exchanges),
         *(exchange_of(each, is_internal=True) for each in found.own),
     ]
-    return Watched(found, ObservedReplication(exchanges, known))
+    known, holes = known or KnownFacts(), list[Hole]()
+    if is_whole:
+        numbers = (each.header.correlation_id for each in (*found.exchanges, *found.own))
+        holes = HoleFinder.of(zip(exchanges, numbers, strict=True)).holes()
+        known.holes = spans_of(each[:2] for each in holes)
+    return Watched(found, ObservedReplication(exchanges, known), holes)

@@ -106,10 +106,35 @@ def test_states_of_brokers_grow_over_micro_batches() -> None:
     assert not [each for each in learned("shop", "x/0", beats, facts, NOW) if each.what != "span"]
 
 
-def fetch(time: int, busy_ms: float) -> RecordedExchange:
-    line = RecordedRequest(f"x:{time}", time, time, 1, "", "", "c", "FETCH", 17)
+def fetch(time: int, busy_ms: float, every_ms: int = 1_000) -> RecordedExchange:
+    """A follower's fetch; its session has one each `every_ms`."""
+    name = "broker-2-fetcher-0"
+    line = RecordedRequest(f"x:{time}", time, time, 1, name, "", "c", "FETCH", 17)
+    body = {"replicaId": 2, "sessionId": 7, "sessionEpoch": 1 + time // every_ms}
     stages = {"taken": float(time), "made": float(time), "busy_ms": busy_ms}
-    return RecordedExchange(line, {"replicaId": 2}, {}, **stages)
+    return RecordedExchange(line, body, {}, **stages)
+
+
+def test_a_stretch_without_the_epochs_of_a_session_is_a_hole() -> None:
+    facts = ClusterFacts()
+    seconds = [*range(10, 30), *range(60, 70), 71, 69, 70, *range(72, 80)]
+    for begin in range(0, len(seconds), 4):
+        part = [fetch(NOW + 1_000 * each, 0.0) for each in seconds[begin : begin + 4]]
+        for row in learned("shop", "x/0", part, facts, NOW):
+            facts.add(encoded(row))
+    assert facts.known.holes == [(NOW + 29_000, NOW + 60_000)]
+    assert [facts.known.part_of(NOW + 1_000 * each) for each in (29, 45, 60)] == [0, -1, 1]
+
+
+def test_a_log_that_comes_in_two_partitions_shows_no_holes() -> None:
+    """Each has a part of the epochs."""
+    facts = ClusterFacts()
+    for second in range(0, 400, 20):
+        source = f"x/{second // 20 % 2}"
+        part = [fetch(NOW + 1_000 * each, 0.0) for each in range(second, second + 20)]
+        for row in learned("shop", source, part, facts, NOW):
+            facts.add(encoded(row))
+    assert facts.known.holes == []
 
 
 def test_fetches_and_busy_seconds_are_facts_with_a_bounded_number_of_keys() -> None:
@@ -121,7 +146,7 @@ def test_fetches_and_busy_seconds_are_facts_with_a_bounded_number_of_keys() -> N
     last = 1_000 * (2 * DELAYS_KEPT - 1)
     assert facts.known.last_fetch(1, 2, "c") == last
     assert facts.known.delay_ms(1, last) == 7.0
-    assert len(keys) == DELAYS_KEPT + len({"fetch", "span"})
+    assert len(keys) == DELAYS_KEPT + len({"fetch", "session", "span"})
 
 
 def test_min_insync_replicas_of_a_created_topic_are_a_fact() -> None:
@@ -149,7 +174,7 @@ def shown_at(time: int) -> list[RecordedExchange]:
         RecordedExchange(line, commit, {}),
         RecordedExchange(msgspec.structs.replace(line, api="METADATA"), {}, topics),
         heartbeat(1, time),
-        fetch(time, 0.0),
+        fetch(time, 0.0, REFRESHED_MS),
     ]
 
 
@@ -164,7 +189,7 @@ def test_facts_expire_when_no_exchange_has_shown_them_for_long_enough() -> None:
         for what, key in facts.expired():
             facts.forget(what, key)
         of_days = FACTS_KEPT_MS // REFRESHED_MS + 1
-        assert len(facts.shown) <= 4 + of_days, "a broker's state has a time in the key"
+        assert len(facts.shown) <= 5 + of_days, "a broker's state has a time in the key"
     assert [*facts.known.places[7]] == [("billing", "orders", 3)]
     later = last + FACTS_KEPT_MS + 1
     read(facts, "x/0", (1, later, later), now=later)
