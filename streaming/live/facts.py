@@ -16,6 +16,7 @@ Event time: a cluster's time is that up to which all of its logs are read. A log
 for `ALIVE_MS` of the micro-batches' time is not waited for.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -254,14 +255,15 @@ def learned(
         now: time of the micro-batch, in ms since 1970.
         is_partial: whether parts for replicas are left out.
     """
-    new, has_alters, fetches = KnownFacts(), False, list[RecordedExchange]()
+    new, has_alters, alone = KnownFacts(), False, defaultdict[int, list[RecordedExchange]](list)
     for each in exchanges:
         new.learn(each)
         has_alters |= each.line.api == "ALTER_PARTITION"
-        if each.line.api == "FETCH" and facts.has_only(each.line.broker, source):
-            fetches.append(each)
-    for what, key, value in _holes_between(fetches, facts):
-        yield FactRow(cluster, what, key, value, new.last)
+        if facts.has_only(each.line.broker, source):
+            alone[each.line.broker].append(each)
+    for broker, of_broker in alone.items():
+        for what, key, value in _holes_between(broker, of_broker, facts):
+            yield FactRow(cluster, what, key, value, new.last)
     for what, key, value in _facts_of(source, new, facts, now, is_partial):
         yield FactRow(cluster, what, key, value, new.last)
     judges = has_alters or any(
@@ -272,21 +274,29 @@ def learned(
 
 
 def _holes_between(
-    fetches: Iterable[RecordedExchange], facts: ClusterFacts
+    broker: int, exchanges: Iterable[RecordedExchange], facts: ClusterFacts
 ) -> Iterator[tuple[str, str, Any]]:
-    """The last fetch of each fetcher, and what is missing since the one before."""
+    """The last fetch of each fetcher, and what is missing since the one before.
+
+    Lines in the midst of a jump of epochs show a sampled log; it has no hole.
+    """
     sessions: dict[str, tuple[str, int, int]] = {}
-    for each in sorted(fetches, key=lambda each: each.line.end):
-        line, numbered = each.line, number_of(each, 0)
+    ordered = sorted(exchanges, key=lambda each: each.line.end)
+    ends = [span.last for span in facts.spans.get(broker, {}).values()]
+    ends += (each.line.end for each in ordered)
+    for each in ordered:
+        end, numbered = each.line.end, number_of(each, 0)
         if numbered is None or not numbered.fetcher:
             continue
-        key, end = f"{line.broker} {numbered.fetcher}", line.end
+        key = f"{broker} {numbered.fetcher}"
         former = sessions.get(key) or facts.sessions.get(key)
         if former is not None:
             session, epoch, since = former
             missed = numbered.number - (epoch if session == numbered.sequence else 0) - 1
-            if missed >= MISSED_MIN and end - since >= LOST_MS and line.broker in facts.spans:
-                yield "hole", f"{line.broker} {since}", end
+            quarter = (end - since) / 4
+            is_lost = missed >= MISSED_MIN and 4 * quarter >= LOST_MS and broker in facts.spans
+            if is_lost and not any(since + quarter < time < end - quarter for time in ends):
+                yield "hole", f"{broker} {since}", end
         if former is None or end > former[2]:
             sessions[key] = numbered.sequence, numbered.number, end
     yield from (("session", key, session) for key, session in sessions.items())

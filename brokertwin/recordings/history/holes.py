@@ -3,17 +3,19 @@
 Some requests are numbered without gaps, and the broker shows that it had each of them: it accepts a
 fetch of a session only with the next epoch (KIP-227), and a broker's connection for heartbeats to
 the controller has no other requests. So a jump between two accepted numbers proves that lines are
-missing, and where: between the two responses. A fetcher's new session whose first fetches are
-missing shows the same, and so does the silence of a broker that followers fetched from until then,
-while its heartbeats went on.
+missing between the two responses. A fetcher's new session whose first fetches are missing shows the
+same. If the log is silent for most of that time, all lines of the silence are missing; otherwise
+some of all lines are, as in a sampled log. A silent log has a hole, too, if followers fetched from
+its broker until then, while the broker's heartbeats went on.
 
 What was open before a hole may have ended in it.
 """
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +38,15 @@ and a follower fetches (`replica.fetch.wait.max.ms`, 0.5 s)."""
 
 RUNS_MAX = 1_000
 """Maximum number of runs of a sequence that are kept; more are a sampled log, all holes."""
+
+NEAR = 20
+"""Lines before and behind a silence that show how long others are."""
+
+RARE = 6
+"""How many times as long as the median one a silence without lines is at least."""
+
+LINES_MAX = 4_000_000
+"""Maximum number of lines of a log whose times are kept, 8 bytes each; the older half goes."""
 
 SEQUENCES_MAX = 10_000
 """Maximum number of sequences that are followed; the oldest ones are forgotten."""
@@ -109,9 +120,9 @@ class HoleFinder:
     def __init__(self) -> None:
         self._runs: dict[tuple[int, str], list[_Run]] = {}
         self._sessions: dict[tuple[int, str], dict[str, None]] = {}  # of a fetcher
-        self._lines: dict[int, list[_Run]] = {}  # seconds with lines in a broker's log
+        self._lines: dict[int, array[int]] = {}  # when a broker's responses were sent
         self._heartbeats: dict[int, array[int]] = {}  # of a broker, in any order
-        self._holes: set[Hole] = set()
+        self._jumps: set[Hole] = set()  # of forgotten sequences
 
     @classmethod
     def of(cls, exchanges: Iterable[tuple[RecordedExchange, int]]) -> "HoleFinder":
@@ -125,7 +136,12 @@ class HoleFinder:
 
     def note_line(self, broker: int, end: int) -> None:
         """Take a line of a broker's log; `end` is when the response was sent, in ms since 1970."""
-        _add(self._lines.setdefault(broker, []), end // 1000, end)
+        lines = self._lines.get(broker)
+        if lines is None:
+            lines = self._lines[broker] = array("q")
+        lines.append(end)
+        if len(lines) > LINES_MAX:
+            del lines[: LINES_MAX // 2]
 
     def note(self, broker: int, numbered: Numbered, end: int) -> None:
         """Take a request with a number in the log of a broker."""
@@ -137,38 +153,63 @@ class HoleFinder:
                 self._sessions.setdefault((broker, numbered.fetcher), {})[numbered.sequence] = None
             if len(self._runs) > SEQUENCES_MAX:
                 oldest = next(iter(self._runs))
-                self._holes.update(_between(oldest[0], self._runs.pop(oldest)))
+                self._jumps.update(_between(oldest[0], self._runs.pop(oldest)))
         _add(runs, numbered.number, end)
         if len(runs) > RUNS_MAX:
-            self._holes.update(_between(broker, runs[:2]))
+            self._jumps.update(_between(broker, runs[:2]))
             del runs[0]
         if numbered.sender >= 0:
             self._heartbeats.setdefault(numbered.sender, array("q")).append(end)
 
     def holes(self) -> list[Hole]:
         """The holes so far, by their beginnings."""
-        found = set(self._holes)
-        fetched: dict[int, set[int]] = {}
-        for (broker, _), runs in self._runs.items():
-            found.update(_between(broker, runs))
+        found: set[Hole] = set()
+        jumps: dict[int, set[Hole]] = {}
+        for each in self._jumps_so_far():
+            jumps.setdefault(each.broker, set()).add(each)
+        fetched: dict[int, list[int]] = {}
         for (broker, _), names in self._sessions.items():
-            kept = [self._runs[broker, name] for name in names if (broker, name) in self._runs]
-            fetched.setdefault(broker, set()).update(runs[-1].end // 1000 for runs in kept)
-            for before, after in pairwise(sorted(kept, key=lambda runs: runs[0].begin)):
-                last = _Run(0, 0, 0, before[-1].end)  # a session begins with 0
-                found.update(_between(broker, [last, after[0]]))
-        for broker, ends in fetched.items():
-            for last, first in pairwise(self._lines.get(broker, ())):
-                is_fetched = not ends.isdisjoint((last.last, last.last - 1))
-                is_dense = last.last - last.first >= DENSE_S
-                if is_fetched and is_dense and self._is_alive(broker, last.end, first.begin):
-                    found.add(Hole(last.end, first.begin, broker))
+            ends = (self._runs[broker, e][-1].end for e in names if (broker, e) in self._runs)
+            fetched.setdefault(broker, []).extend(ends)
+        for broker in jumps.keys() | fetched.keys() & self._heartbeats.keys():
+            times = sorted(self._lines.get(broker, ()))
+            found.update(filter(None, (_silence(times, each) for each in jumps.get(broker, ()))))
+            found.update(self._silent(broker, times, fetched.get(broker, [])))
         return sorted(found)
 
-    def _is_alive(self, broker: int, begin: int, end: int) -> bool:
-        """Whether a broker's heartbeats went on when a silence of its log began."""
-        spans = {(time - begin) // HEARTBEAT_MS for time in self._heartbeats.get(broker, ())}
-        return end - begin > 2 * HEARTBEAT_MS and {0, 1} <= spans
+    def _jumps_so_far(self) -> Iterator[Hole]:
+        yield from self._jumps
+        for (broker, _), runs in self._runs.items():
+            yield from _between(broker, runs)
+        for (broker, _), names in self._sessions.items():
+            kept = [self._runs[broker, name] for name in names if (broker, name) in self._runs]
+            for before, after in pairwise(sorted(kept, key=lambda runs: runs[0].begin)):
+                last = _Run(0, 0, 0, before[-1].end)  # a session begins with 0
+                yield from _between(broker, [last, after[0]])
+
+    def _silent(
+        self, broker: int, times: Sequence[int], fetched: Collection[int]
+    ) -> Iterator[Hole]:
+        """Silences of a broker that had followers, while its heartbeats went on."""
+        for at, (begin, end) in enumerate(pairwise(times)):
+            if end - begin <= 2 * HEARTBEAT_MS:
+                continue
+            is_fetched = any(begin - 1_000 <= each <= begin for each in fetched)
+            since = bisect_left(times, begin - 1_000 * DENSE_S)
+            seconds = {(begin - each) // 1_000 for each in times[since : at + 1]}
+            beats = {(each - begin) // HEARTBEAT_MS for each in self._heartbeats.get(broker, ())}
+            if is_fetched and len(seconds) >= DENSE_S and {0, 1} <= beats:
+                yield Hole(begin, end, broker)
+
+
+def _silence(times: Sequence[int], jump: Hole) -> Hole | None:
+    """The silence in a jump of numbers; None if it is not most of it, or like others near it."""
+    first, last = bisect_left(times, jump.begin), bisect_right(times, jump.end)
+    begin, end = max(pairwise(times[first:last]), key=lambda span: span[1] - span[0])
+    usual = [b - a for a, b in pairwise(times[max(0, first - NEAR) : last + NEAR])]
+    is_most = 2 * (end - begin) >= jump.end - jump.begin
+    is_rare = len(usual) >= NEAR // 2 and end - begin >= RARE * median(usual)
+    return Hole(begin, end, jump.broker) if is_most and is_rare else None
 
 
 def _add(runs: list[_Run], number: int, end: int) -> None:
