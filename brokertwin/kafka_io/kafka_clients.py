@@ -277,20 +277,27 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> tuple[str,
     while True:
         reasons = []
         for host, port in addresses_of(addresses):
-            try:
-                socket.create_connection((host, port), CONNECT_S).close()
-            except TimeoutError:
-                reasons.append(f"no response within {CONNECT_S:.0f} s")
-            except (OSError, UnicodeError) as error:
-                reasons.append(getattr(error, "strerror", None) or str(error))
-            else:
+            reason = connection_error(host, port)
+            if reason is None:
                 return host, port
+            reasons.append(reason)
         if time.monotonic() + CONNECT_PAUSE_S >= deadline:
             raise UserError(
                 f"Kafka at {addresses} did not respond: {', '.join(dict.fromkeys(reasons))}.",
                 "Check that it is running and that the address is right." + _start_hint(addresses),
             )
         time.sleep(CONNECT_PAUSE_S)
+
+
+def connection_error(host: str, port: int) -> str | None:
+    """Return why an address does not accept a connection, or None."""
+    try:
+        socket.create_connection((host, port), CONNECT_S).close()
+    except TimeoutError:
+        return f"no response within {CONNECT_S:.0f} s"
+    except (OSError, UnicodeError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None
 
 
 def _start_hint(addresses: str) -> str:

@@ -13,6 +13,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -29,13 +31,14 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import (
     ClientProperties,
     check_reachable,
+    connection_error,
     made,
     with_kafkas_names,
 )
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import EVENT_BYTES_MAX
-from brokertwin.wording import counted
+from brokertwin.wording import counted, some
 
 REQUESTS = "requests"
 DATA = "data"
@@ -44,6 +47,7 @@ KAFKA_TIMEOUT_S = 30.0
 LOGIN_S = 2.0
 NOT_LET_IN = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 METADATA_POLL_S = 0.05
+ADDRESSES_SHOWN = 3
 SYSLOG_CRITICAL = 2
 ANOTHER = "pass another --prefix and --checkpoint"
 """A checkpoint belongs to the topics of its prefix."""
@@ -215,7 +219,18 @@ def _check(
 
 
 def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
-    """Return topic names with numbers of partitions. Raises UserError: Kafka does not respond."""
+    """Return topic names with numbers of partitions. Raises UserError as `metadata`."""
+    topics = metadata(admin, client).topics
+    return {name: len(topic.partitions) for name, topic in topics.items()}
+
+
+def metadata(admin: AdminClient, client: ClientProperties) -> ClusterMetadata:
+    """Return brokers and topics.
+
+    Raises:
+        UserError: Kafka does not respond, or no broker accepts connections at the address that it
+            advertises.
+    """
     check_reachable(client.bootstrap)
     for timeout_s in (LOGIN_S, KAFKA_TIMEOUT_S):  # a rejected login would be repeated all the time
         try:
@@ -225,7 +240,40 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
             why = login_error(client) or (error.args[0].str() if timeout_s > LOGIN_S else None)
             if why is not None:
                 raise no_response(client, why) from None
-    return {name: len(topic.partitions) for name, topic in listed.topics.items()}
+    brokers = list(listed.brokers.values())
+    if _unreachable(brokers[:1]) and len(wrong := _unreachable(brokers)) == len(brokers):
+        raise _advertised(client, wrong)
+    return listed
+
+
+def _unreachable(brokers: Collection[Any]) -> dict[str, str]:
+    """Return the advertised addresses that accept no connection, with the reasons."""
+    with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
+        errors = list(pool.map(lambda each: connection_error(each.host, each.port), brokers))
+    return {
+        f"{broker.host}:{broker.port}": error
+        for broker, error in zip(brokers, errors, strict=True)
+        if error is not None
+    }
+
+
+def _advertised(client: ClientProperties, unreachable: Mapping[str, str]) -> UserError:
+    return UserError(
+        f"Kafka at {client.bootstrap} advertises {some(list(unreachable), ADDRESSES_SHOWN)}, which"
+        f" this machine cannot reach: {', '.join(dict.fromkeys(unreachable.values()))}.",
+        "Run the command where that name resolves (in a pod), or pass the address of a listener"
+        " that advertises a reachable name.",
+    )
+
+
+def timeout_error(client: ClientProperties, why: str) -> UserError:
+    """Return the error of a request that timed out: its cause, or else `why`."""
+    login = login_error(client)
+    if login is None:
+        listed = metadata(admin_client(client), client)
+        if wrong := _unreachable(listed.brokers.values()):
+            return _advertised(client, wrong)
+    return no_response(client, login or why)
 
 
 def no_response(client: ClientProperties, why: str) -> UserError:

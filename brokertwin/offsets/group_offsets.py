@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -17,11 +18,17 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonPartition
-from kafka.errors import CoordinatorNotAvailableError, NoError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    NoError,
+)
 from kafka.errors import KafkaError as KafkaPythonError
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import (
     consumer,
     first_and_end,
@@ -34,8 +41,8 @@ from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
     admin_client,
     existing,
-    login_error,
-    no_response,
+    metadata,
+    timeout_error,
 )
 from brokertwin.offsets.history import CoordinatorRow
 from brokertwin.offsets.plan import ClusterOffsets, OffsetStep
@@ -55,8 +62,6 @@ CHUNK_ROWS = 16_384
 
 POLL_S = 1.0
 COORDINATOR_TRIES, COORDINATOR_BACKOFF_S = 25, 0.2
-NOTHING_COMMITTED = -1001
-"""librdkafka's OFFSET_INVALID."""
 
 FOR_URLS = str.maketrans("+/", "-_")
 SHARE, STREAMS, EMPTY = "share", "streams", "Empty"
@@ -74,7 +79,8 @@ NO_COORDINATOR_YET = frozenset(
     }
 )
 
-NO_RESPONSE = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+NO_RESPONSE = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._RESOLVE})
+NO_RESPONSE_PYTHON = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError)
 
 Place = tuple[str, int]
 
@@ -101,13 +107,7 @@ class CommittedPosition(NamedTuple):
 
 def cluster_id(client: ClientProperties) -> str:
     """Return the id of the cluster. Raises UserError."""
-    check_reachable(client.bootstrap)
-    admin = admin_client(client)  # keep a reference: its futures fail after it is deleted
-    try:
-        described = admin.describe_cluster(request_timeout=KAFKA_TIMEOUT_S).result()
-    except KafkaException as error:
-        raise _refused(client, error) from None
-    return str(described.cluster_id)
+    return str(metadata(admin_client(client), client).cluster_id)
 
 
 def rows(
@@ -134,9 +134,12 @@ def rows(
             f"Kafka creates it when the first group joins. The user needs Describe and Read on"
             f" {topic}.",
         )
-    for row in read_all(client, topic, first, observe):
-        if row.key is not None:
-            yield CoordinatorRow(row.partition, row.offset, row.timestamp, row.key, row.value)
+    try:
+        for row in read_all(client, topic, first, observe):
+            if row.key is not None:
+                yield CoordinatorRow(row.partition, row.offset, row.timestamp, row.key, row.value)
+    except KafkaException as error:
+        raise _refused(client, error) from None
 
 
 def import_rows(
@@ -194,7 +197,6 @@ def share_progress(
 def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets:
     """Return a cluster's facts about groups and partitions. Raises UserError."""
     wanted = list(keys)
-    check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
     places = {
@@ -223,7 +225,6 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets
 
 def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
     """Return start and end offsets of the existing partitions. Raises UserError."""
-    check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
     wanted = {(topic, number) for topic, number in places if number < there.get(topic, 0)}
@@ -253,7 +254,6 @@ def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[P
     Without such a record, it is a millisecond after the newest one; None if the log is empty.
     Omits missing partitions, and offsets beyond the log end. Raises UserError.
     """
-    check_reachable(client.bootstrap)
     admin = admin_client(client)
     there = existing(admin, client)
     times: dict[Place, int | None] = {}
@@ -297,7 +297,7 @@ def write(
     wrong: dict[OffsetKey, str] = {}
     try:
         futures = admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, partitions)]
+            [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=KAFKA_TIMEOUT_S
         )
         for partition in _only(futures).topic_partitions:
             if partition.error is not None:
@@ -320,8 +320,10 @@ def topic_names(client: ClientProperties) -> dict[str, str]:
     """
     admin = admin_client(client)
     try:
-        described = admin.describe_topics(TopicCollection([*existing(admin, client)]))
-        descriptions = {name: future.result(KAFKA_TIMEOUT_S) for name, future in described.items()}
+        described = admin.describe_topics(
+            TopicCollection([*existing(admin, client)]), request_timeout=KAFKA_TIMEOUT_S
+        )
+        descriptions = {name: future.result() for name, future in described.items()}
     except KafkaException as error:
         raise _refused(client, error) from None
     return {str(each.topic_id).translate(FOR_URLS): name for name, each in descriptions.items()}
@@ -337,7 +339,7 @@ def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
 
 def _only(futures: Mapping[Any, Any]) -> Any:
     (future,) = futures.values()
-    return future.result(KAFKA_TIMEOUT_S)
+    return future.result()
 
 
 def _logs(admin: AdminClient, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
@@ -353,11 +355,17 @@ def _listed(admin: AdminClient, specs: Mapping[Place, OffsetSpec]) -> dict[Place
 def _list_offsets(admin: AdminClient, specs: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
     if not specs:
         return {}
-    futures = admin.list_offsets({TopicPartition(*place): spec for place, spec in specs.items()})
-    return {
-        (partition.topic, partition.partition): future.result(KAFKA_TIMEOUT_S)
+    futures = admin.list_offsets(
+        {TopicPartition(*place): spec for place, spec in specs.items()},
+        request_timeout=KAFKA_TIMEOUT_S,
+    )
+    listed = {
+        (partition.topic, partition.partition): future.result()
         for partition, future in futures.items()
     }
+    if any(each.offset == OFFSET_INVALID for each in listed.values()):  # librdkafka gives no error
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    return listed
 
 
 def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[OffsetKey, int]:
@@ -374,14 +382,15 @@ def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[Offs
     return {
         key: partition.offset
         for key, partition in zip(keys, futures, strict=True)
-        if partition.offset != NOTHING_COMMITTED
+        if partition.offset != OFFSET_INVALID
     }
 
 
 def _has_members(admin: AdminClient, group: str) -> bool:
     try:
         described = when_there(
-            lambda: _only(admin.describe_consumer_groups([group])), NO_COORDINATOR_YET
+            lambda: _only(admin.describe_consumer_groups([group], request_timeout=KAFKA_TIMEOUT_S)),
+            NO_COORDINATOR_YET,
         )
         return bool(described.members)
     except KafkaException as error:
@@ -418,7 +427,7 @@ def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
 
 def _refused(client: ClientProperties, error: KafkaException) -> UserError:
     if error.args[0].code() in NO_RESPONSE:
-        return no_response(client, login_error(client) or error.args[0].str())
+        return timeout_error(client, error.args[0].str())
     return UserError(
         f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
         "Check the user's ACLs: Describe on the topics and groups, and Read on both to commit.",
@@ -500,6 +509,8 @@ def _check_deletable(
 
 
 def _not_cleaned(client: ClientProperties, error: KafkaPythonError) -> UserError:
+    if isinstance(error, NO_RESPONSE_PYTHON):
+        return timeout_error(client, str(error))
     return UserError(
         f"Kafka at {client.bootstrap} refused the request: {type(error).__name__}.",
         "The user needs Describe on the group and its topics; to delete, Delete on the group and"

@@ -4,6 +4,10 @@ import confluent_kafka
 import kafka
 import pytest
 
+from brokertwin.clients.io.producer import Producer
+from brokertwin.clients.messages import ProducerRecord
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import RecordAcked
 from brokertwin.gateway.admin.releases import release
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.errors import Error
@@ -33,8 +37,9 @@ def test_nothing_that_the_release_lacks_is_announced(version: str) -> None:
     assert {PRODUCE.key, FETCH.key, API_VERSIONS.key} <= listed.keys()
     for key, (first, last) in listed.items():
         assert offered.apis[key][0] <= first <= last <= offered.apis[key][1]
-    features = {each["name"] for each in response.get("supportedFeatures", ())}
-    assert offered.features is None or features <= offered.features
+    for kind in ("supportedFeatures", "finalizedFeatures"):
+        features = {each["name"] for each in response.get(kind) or ()}
+        assert offered.features is None or features <= offered.features
 
 
 @pytest.mark.kafka_broker(version="2.8")
@@ -78,3 +83,17 @@ def test_clients_use_the_versions_of_the_release(version: str) -> None:
         headers = [each["requestHeader"] for each in broker.requests()]
     used = {(each["requestApiKey"], each["requestApiVersion"]) for each in headers}
     assert all(offered.offers(key, number) for key, number in used)
+
+
+@pytest.mark.parametrize("version", RELEASES[1:])
+def test_a_client_of_kip_890_takes_the_protocol_that_the_release_has(version: str) -> None:
+    """Java's and franz-go's skip AddPartitionsToTxn if transaction.version is finalized at 2."""
+    config = ProducerConfig(transactional_id="t")
+    with (
+        KafkaBroker(version=version, topics=["orders"]) as broker,
+        Producer(broker.bootstrap, config) as producer,
+    ):
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", ProducerRecord(None, b"one"))
+        assert [type(each) for each in producer.commit_transaction()] == [RecordAcked]

@@ -128,13 +128,21 @@ def _restrict(body: Body, release: Release) -> None:
             listed.append({**each, "minVersion": first, "maxVersion": last})
     body["apiKeys"] = listed
     for name in ("supportedFeatures", "finalizedFeatures"):
-        if name in body and release.features is not None:
-            body[name] = [each for each in body[name] if each["name"] in release.features]
+        if name in body:
+            body[name] = _offered(body[name], release)
 
 
 def _put_features(body: Body, features: Features) -> None:
     if features.finalized is not None and "finalizedFeatures" in body:
-        body["finalizedFeatures"] = [e for e in features.finalized if _is_built(e["name"])]
+        found = [each for each in features.finalized if _is_built(each["name"])]
+        body["finalizedFeatures"] = _offered(found, features.release)
+
+
+def _offered(features: list[Body], release: Release | None) -> list[Body]:
+    """The features that a release offers, too."""
+    if release is None or release.features is None:
+        return features
+    return [each for each in features if each["name"] in release.features]
 
 
 def is_served(api_key: int, version: int, release: Release | None) -> bool:

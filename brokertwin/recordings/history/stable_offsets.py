@@ -8,6 +8,7 @@ Source: UnifiedLog.fetchLastStableOffsetMetadata, ProducerStateManager.firstUnst
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import msgspec
 from msgspec import field
@@ -31,6 +32,9 @@ HELD_MS = 10_000
 TRANSACTIONS_MAX = 100
 """Maximum number of open transactions of a partition that are kept."""
 
+PRODUCES_MAX = 20
+"""Maximum number of later Produces of a producer that are kept."""
+
 READERS_MAX = 100
 """Maximum number of client ids that are kept of those that read only committed records."""
 
@@ -51,6 +55,8 @@ class StableOffset(msgspec.Struct):
         high_watermark: the last HW beside it; -1 if none is recorded.
         stable: the last LSO; -1 if none is recorded.
         open: open transactions by producer.
+        later: Produces after the first one by producer: a capture has no markers, so each may be
+            the first one of the next transaction.
         since: the first response with this LSO below the HW; None if it is not held back.
         readers: clients that fetched since then with isolation.level=read_committed.
         reported: the finding about it; None if there is none yet.
@@ -62,13 +68,15 @@ class StableOffset(msgspec.Struct):
     since: RecordedRequest | None = None
     readers: list[str] = field(default_factory=list)
     reported: LsoHeldBack | None = None
+    later: dict[str, list[TransactionInPartition]] = field(default_factory=dict)
 
     @property
     def holder(self) -> TransactionInPartition | None:
         """The transaction whose first record is at the LSO; None if it is not recorded."""
         if self.since is None:
             return None
-        return next((each for each in self.open.values() if each.first == self.stable), None)
+        written = chain(self.open.values(), *self.later.values())
+        return next((each for each in written if each.first == self.stable), None)
 
     def fetched(
         self, exchange: RecordedExchange, topic: str, partition: int
@@ -83,6 +91,7 @@ class StableOffset(msgspec.Struct):
         if stable >= watermark:
             self.since, self.readers, self.reported = None, [], None
             return ()
+        self._end_before(stable)
         if self.since is None or not is_same:
             self.since, self.readers, self.reported = line, [], None
         if exchange.request.get("readsCommitted") and line.name not in self.readers:
@@ -117,13 +126,27 @@ class StableOffset(msgspec.Struct):
 
     def written(self, exchange: RecordedExchange) -> None:
         name, line = exchange.request["transactionalId"], exchange.line
+        new = TransactionInPartition(
+            ProducerKey(name), exchange.request["producerId"], exchange.response["offset"], line
+        )
         if name not in self.open:
-            new = TransactionInPartition(
-                ProducerKey(name), exchange.request["producerId"], exchange.response["offset"], line
-            )
             self.open[name] = new
+        elif len(later := self.later.setdefault(name, [])) < PRODUCES_MAX:
+            later.append(new)
         while len(self.open) > TRANSACTIONS_MAX:
-            del self.open[next(iter(self.open))]
+            self._end(next(iter(self.open)))
+
+    def _end(self, name: str) -> TransactionInPartition:
+        self.later.pop(name, None)
+        return self.open.pop(name)
+
+    def _end_before(self, stable: int) -> None:
+        """End transactions that began before the LSO: it is that of the oldest open one."""
+        for name in [name for name, each in self.open.items() if each.first < stable]:
+            later = [each for each in self.later.get(name, ()) if each.first >= stable]
+            self._end(name)
+            if later:
+                self.open[name], self.later[name] = later[0], later[1:]
 
     def marked(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[LsoHeldBack]:
         """Take the markers of transactions."""
@@ -131,7 +154,7 @@ class StableOffset(msgspec.Struct):
             name = known.producers.get(producer_id)
             ended = [n for n, e in self.open.items() if name == n or e.producer_id == producer_id]
             for each in ended:
-                gone = self.open.pop(each)
+                gone = self._end(each)
                 if self.reported is not None and gone.line == self.reported.since:
                     held_ms = exchange.line.end - gone.line.end
                     yield msgspec.structs.replace(

@@ -123,8 +123,8 @@ def members_that_are_seen_first_are_new(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_logs_are_whole(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(KnownFacts, "recorded_since", 0.0)
-    patch.setattr(KnownFacts, "recorded_until", math.inf)
+    patch.setattr(KnownFacts, "recorded_since", lambda *_: 0.0)
+    patch.setattr(KnownFacts, "recorded_until", lambda *_: math.inf)
 
 
 LOST, TAKE = sessions.ObservedSessionCache._lost, memberships.Membership.take

@@ -22,7 +22,7 @@ from brokertwin.recordings.history.groups import group_of
 from brokertwin.recordings.history.memberships import STORM
 from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.replay.recording import Exchange
-from tests.support.synthetic_recording import GROUP, PRODUCER, START, SyntheticRecording
+from tests.support.synthetic_recording import GROUP, PRODUCER, START, TOPIC, SyntheticRecording
 
 
 def emitted(exchanges: Sequence[Exchange], known: KnownFacts | None = None) -> list[Finding]:
@@ -99,6 +99,22 @@ def test_offset_of_an_aborted_transaction_is_not_committed() -> None:
     recording.end_txn("a", 0, committed=False)
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
     assert line.startswith("orders-0 at 10, by client a's OFFSET_COMMIT")
+
+
+def test_an_init_producer_id_ends_no_transaction_of_another_transactional_id() -> None:
+    """Both have pending offsets of the group."""
+    recording = SyntheticRecording()
+    other = {"transactionalId": "other", "producerId": PRODUCER + 1, "producerEpoch": 0}
+    recording.init("a", 0)
+    recording.commit(20, api="TXN_OFFSET_COMMIT")
+    places = [{"name": TOPIC, "partitions": [{"partitionIndex": 1, "committedOffset": 30}]}]
+    results = [{"name": TOPIC, "partitions": [{"partitionIndex": 1, "errorCode": 0}]}]
+    pending = {**other, "groupId": GROUP, "memberId": "b", "topics": places}
+    recording.add("b", "TXN_OFFSET_COMMIT", pending, {"topics": results})
+    recording.add("b", "INIT_PRODUCER_ID", other, {**other, "producerEpoch": 1, "errorCode": 0})
+    recording.end_txn("a", 0, committed=True)
+    (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
+    assert line.startswith("orders-0 at 20, by client a's TXN_OFFSET_COMMIT")
 
 
 def test_a_join_after_a_rebalance_has_begun_is_not_its_cause() -> None:

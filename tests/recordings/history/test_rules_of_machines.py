@@ -29,6 +29,7 @@ from brokertwin.recordings.history.findings import (
     TransactionEnded,
 )
 from brokertwin.recordings.history.lag import LAGS
+from brokertwin.recordings.history.producer_epochs import CLOCKS_MS
 from brokertwin.recordings.history.producers import PRODUCERS, UNUSED_MS
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.history.shares import ARCHIVED, DELIVERY_LIMIT, SHARE_GROUPS
@@ -119,18 +120,32 @@ def test_a_produce_without_headers_has_no_epoch_that_its_client_asked_for_later(
 
 
 @pytest.mark.parametrize(
-    ("given", "arrived", "epoch"),
-    [(20_000, 30_001, -1), (10_000, 30_001, -1), (20_000, 30_100, 1), (30_002, 30_020, 1)],
-    ids=["behind the last", "behind both", "when the connection was idle", "after the response"],
+    ("given", "second", "arrived", "epoch"),
+    [
+        (20_000, 15_000, 30_001, -1),
+        (10_000, 15_000, 30_001, -1),
+        (10_000, 15_000 + CLOCKS_MS, 30_001, -1),
+        (10_000, 15_000 + CLOCKS_MS + 1, 30_001, 1),
+        (20_000, 15_000, 30_100, 1),
+        (30_002, 15_000, 30_020, 1),
+    ],
+    ids=[
+        "behind the last",
+        "behind both",
+        "behind both with the greatest difference of clocks",
+        "when the connection was idle between both",
+        "when the connection was idle",
+        "after the response",
+    ],
 )
 def test_a_produce_that_waited_for_its_connection_may_be_older_than_an_epoch(
-    given: int, arrived: int, epoch: int
+    given: int, second: int, arrived: int, epoch: int
 ) -> None:
     """Its client may have gone on over another connection, where it got the epoch."""
     recording = SyntheticRecording()
     recording.init("a", 0, at=0)
     recording.commit(1, api="TXN_OFFSET_COMMIT", at=1_000, end=15_000)
-    recording.commit(1, api="TXN_OFFSET_COMMIT", at=15_000, end=30_000)
+    recording.commit(1, api="TXN_OFFSET_COMMIT", at=second, end=30_000)
     recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=arrived)
     for number in (1, 2, 3):
         each = recording.exchanges[number]

@@ -5,6 +5,7 @@ import gzip
 import itertools
 import re
 from collections.abc import Sequence
+from datetime import UTC
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from brokertwin.streaming.live.entity import LATE_MS
 from brokertwin.streaming.live.reading import TopicLine
 from brokertwin.streaming.live.tables import CLIENTS
 from tests.support import audits
-from tests.support.live import CLUSTER, LiveTopics, cut
-from tests.support.requestlogs import logs_of
+from tests.support.live import CLUSTER, START_MS, FactsInMemory, LiveTopics, cut
+from tests.support.requestlogs import SINGLE, logs_of
 from tests.support.sources import ROOT
 
 KROXYLICIOUS = ROOT / "tests" / "requestlogs" / "kroxylicious"
@@ -146,6 +147,15 @@ def test_request_logs_give_the_findings_of_audit() -> None:
 
 def test_request_logs_in_an_agents_json_give_the_findings_of_audit() -> None:
     assert kinds(audited(in_an_agents_json(request_log()), 3)) == wanted("leader_kill")
+
+
+def test_addresses_in_a_micro_batch_name_the_broker_of_later_ones() -> None:
+    """Only Metadata responses show which broker wrote a request log without a header."""
+    log, facts = lines_of(SINGLE, None), FactsInMemory()
+    later = [line for line in log if b'"FETCH"' in line.value]
+    for lines in (log, later):
+        assert list(operator.read(lines, START_MS, facts, UTC, lambda _: None))
+    assert facts.read()[CLUSTER].spans.keys() == {1}
 
 
 def test_kroxylicious_halves_are_paired_over_micro_batches() -> None:

@@ -123,3 +123,10 @@ def test_findings_are_in_files_of_hours_which_are_deleted_in_time(tmp_path: Path
     assert write(OTHER_QUERY, 1, 0) == [0, 0, 0, 0, 1], "a query with another checkpoint"
     assert write(QUERY, 2) == [0, 0, 0, 0, 1]
     assert write(QUERY, 3, 7.5) == [1, 7.5]
+
+
+def test_a_directory_of_findings_that_does_not_exist_is_created(tmp_path: Path) -> None:
+    (found, *_) = audited(lines_of(CAPTURE, None), 1).findings
+    directory = tmp_path / "lake" / "live"
+    finding_files.write(directory, QUERY, 0, [json.dumps(found).encode()], kept_days=7)
+    assert len(list((directory / "findings").iterdir())) == 1

@@ -80,6 +80,13 @@ def test_batch_is_shown_with_its_records() -> None:
     assert batches.shown(data[:-1]) == []
 
 
+def test_headers_of_a_dead_letter_are_shown_and_those_of_a_client_are_not() -> None:
+    headers = [(b"trace", b"7"), (b"__dlq.errors.topic", b"orders")]
+    data = batches.made(values=[b"v"], headers=headers, time=TIME)
+    assert records.parse(data).error == 0
+    assert batches.shown(data)[0]["records"] == ["0:v __dlq.errors.topic=orders"]
+
+
 def test_path_leads_through_lists_and_maps() -> None:
     assert at_path({"a": [{"b": 1}]}, "a.0.b") == 1
     assert at_path({"a": 1}, "") == {"a": 1}
