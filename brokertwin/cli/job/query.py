@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from brokertwin.cli.options import (
     broker_settings,
     settings_of,
 )
-from brokertwin.cli.output import out, progress_bars, say, show_json
+from brokertwin.cli.output import out, progress_bars, say, show_json, warn
 from brokertwin.cli.visible import cell
 from brokertwin.errors import UserError
 from brokertwin.extras import need
@@ -92,7 +93,8 @@ def command(
 
     zone = zone_of(time_zone)
     if source:
-        with progress_bars() as bar:
+        with progress_bars() as bar, warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: warn(str(message))
             bar.add_task("reading", total=None)
             configs = broker_settings(broker_config, broker_set) or None
             state = tables.read(source, as_of=at, time_zone=zone, broker_settings=configs)

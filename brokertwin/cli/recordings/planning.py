@@ -83,7 +83,7 @@ def planner(
     The order is the one that explains the recorded responses, or, if `follows` is false, that of
     arrival. The order of a job's own events is known.
     """
-    from brokertwin.recordings.replay.lacks import lacks
+    from brokertwin.recordings.replay.lacks import beginning, lacks
     from brokertwin.recordings.replay.plan import plan
 
     def planned_of(
@@ -96,7 +96,7 @@ def planner(
             as_decided = _as_decided(where, history, settings)
             if as_decided is not None:
                 return history, as_decided
-            for sentence in lacks(history.exchanges) if needs_responses else ():
+            for sentence in (lacks if needs_responses else beginning)(history.exchanges):
                 warn(sentence)
         with progress("finding the order of events", 2 * len(history.events)) as advance:
             planned = plan(

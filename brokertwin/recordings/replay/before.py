@@ -36,7 +36,7 @@ class EarlierState:
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._made: dict[tuple[str, str], int] = {}
         for exchange in exchanges:
-            for made in _made(exchange):
+            for made in created(exchange):
                 first = self._made.get(made, exchange.time)
                 self._made[made] = min(first, exchange.time)
 
@@ -76,7 +76,7 @@ def _is_of_all(exchange: Exchange) -> bool:
     return topics is None or (not topics and exchange.version == 0)
 
 
-def _made(exchange: Exchange) -> Iterator[tuple[str, str]]:
+def created(exchange: Exchange) -> Iterator[tuple[str, str]]:
     """Yield topics, groups and transactional ids that an exchange may create."""
     key, body, response = exchange.header.request_api_key, exchange.body(), exchange.response
     if exchange.has(Trait.MAKES_GROUPS):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay import recording
+from brokertwin.recordings.replay.lacks import beginning
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.settings_beside import settings_beside
 from brokertwin.recordings.replay.unknown_ends import topics_without_headers
@@ -50,6 +51,8 @@ def replayed(
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"Invalid broker settings: {with_full_stop(error)}") from None
     history = recording.read(files, FileReading(zone=zone, warn=warnings.warn))
+    for sentence in beginning(history.exchanges):
+        warnings.warn(sentence, stacklevel=3)
     planned = plan(history, CLUSTER, settings, is_compared=True, has_responses=False)
     documents = None
     if until is not None:

@@ -54,6 +54,24 @@ def test_a_result_is_a_table_json_csv_or_parquet(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [("query", "from logs"), ("replay", "state", "logs")])
+def test_a_recording_that_begins_in_the_middle_is_named(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    exchange = {
+        "time": 1795934820000,
+        "requestHeader": {"requestApiKey": 22, "requestApiVersion": 4, "correlationId": 1},
+        "request": {"transactionalId": "t", "transactionTimeoutMs": 60_000},
+        "response": {"errorCode": 0, "producerId": 0, "producerEpoch": 1},
+    }
+    file = tmp_path / "late.jsonl"
+    file.write_text(json.dumps(exchange))
+    done = brokertwin(*words, file)
+    assert done.returncode == 0
+    (line,) = [each for each in done.stderr.splitlines() if "beginning" in each]
+    assert line.startswith("warning: The recording does not have its beginning: 1 transactional id")
+
+
 def test_query_without_sql_lists_every_table() -> None:
     output = brokertwin("query", COLUMNS="80").stdout
     assert max(map(len, output.splitlines())) <= 80
