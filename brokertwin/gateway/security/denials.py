@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from brokertwin.gateway.engine.engine import AnyBody, Body, EdgeRequest, document_of_body
+from brokertwin.gateway.traffic import ERROR_FIELDS
 from brokertwin.protocol.errors import Error, error_name
 
 RESOURCE_TYPES = {
@@ -33,11 +34,15 @@ KEPT = 1_000
 """Maximum of remembered denials; the oldest is evicted."""
 
 CLUSTER = "kafka-cluster"
-_OF_REQUESTS = ("groupId", "transactionalId", "key")
-_OF_RESPONSES = (
-    *("name", "topicName", "topic", "resourceName", *_OF_REQUESTS),
-    *("topicId", "principalName"),
-)
+NAMES = {
+    Error.TOPIC_AUTHORIZATION_FAILED: ("name", "topicName", "topic", "resourceName", "topicId"),
+    Error.GROUP_AUTHORIZATION_FAILED: ("groupId", "resourceName", "key"),
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        *("transactionalId", "v3AndBelowTransactionalId", "key"),
+    ),
+    Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED: ("principalName",),
+}
+"""Fields of requests and responses with the name of the denied resource."""
 
 _log = structlog.get_logger("brokertwin.gateway")
 
@@ -86,23 +91,42 @@ class DenialLog:
 
 
 def denied(request: Body, response: Body) -> Iterator[tuple[Error, str]]:
-    return _denied(response, _name(request, _OF_REQUESTS, ""))
+    """Yield each error with the name of its resource; it is empty if none is known.
+
+    The response to a heartbeat names no topic: all topics of the request are candidates.
+    """
+    for error, name in _denied(response, [request]):
+        has_name = name or error is not Error.TOPIC_AUTHORIZATION_FAILED
+        names = [name] if has_name else [*_heartbeat_topics(request)] or [""]
+        yield from ((error, each) for each in names)
 
 
-def _denied(within: Any, name: str) -> Iterator[tuple[Error, str]]:
+def _denied(within: Any, around: list[Body]) -> Iterator[tuple[Error, str]]:
     if isinstance(within, list):
         for each in within:
-            yield from _denied(each, name)
+            yield from _denied(each, around)
     elif isinstance(within, dict):
-        name = _name(within, _OF_RESPONSES, name)
-        error = within.get("errorCode")
-        if error in RESOURCE_TYPES:
-            is_cluster = error == Error.CLUSTER_AUTHORIZATION_FAILED
-            yield Error(error), CLUSTER if is_cluster else name
+        levels = [within, *around]
+        for error in (within.get(field) for field in ERROR_FIELDS):
+            if error in RESOURCE_TYPES:
+                yield Error(error), _name(levels, Error(error))
         for below in within.values():
             if isinstance(below, list | dict):
-                yield from _denied(below, name)
+                yield from _denied(below, levels)
 
 
-def _name(within: Body, fields: tuple[str, ...], otherwise: str) -> str:
-    return next((str(within[each]) for each in fields if within.get(each)), otherwise)
+def _name(levels: list[Body], error: Error) -> str:
+    if error is Error.CLUSTER_AUTHORIZATION_FAILED:
+        return CLUSTER
+    found = (level[field] for level in levels for field in NAMES[error] if level.get(field))
+    return str(next(found, ""))
+
+
+def _heartbeat_topics(request: Body) -> Iterator[str]:
+    """Yield the topics of a heartbeat of a consumer, share or streams group."""
+    yield from request.get("subscribedTopicNames") or ()
+    for part in (request.get("topology") or {}).get("subtopologies") or ():
+        for names in ("sourceTopics", "repartitionSinkTopics"):
+            yield from part.get(names) or ()
+        for topics in ("repartitionSourceTopics", "stateChangelogTopics"):
+            yield from (each["name"] for each in part.get(topics) or ())

@@ -18,6 +18,12 @@ TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILE
 IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+COMMIT = {"groupId": "g", "transactionalId": "t"}
+"""Fields of TxnOffsetCommit and AddOffsetsToTxn."""
+
+TOPOLOGY = {"subtopologies": [{"sourceTopics": ["a"], "stateChangelogTopics": [{"name": "b"}]}]}
+
+
 def requested(principal: str = "User:bob", body: dict[str, Any] | None = None) -> EdgeRequest:
     return EdgeRequest(1, "c1", principal, "10.0.0.7", internal_header(1, 12, "c"), body or {})
 
@@ -30,6 +36,10 @@ def refused(*topics: str) -> dict[str, Any]:
     }
 
 
+def in_topic(error: int) -> dict[str, Any]:
+    return {"topics": [{"name": "orders", "partitions": [{"errorCode": error}]}]}
+
+
 @pytest.mark.parametrize(
     ("request_body", "response", "found"),
     [
@@ -39,6 +49,28 @@ def refused(*topics: str) -> dict[str, Any]:
         ({}, {"errorCode": 31, "name": "x"}, [(Error.CLUSTER_AUTHORIZATION_FAILED, CLUSTER)]),
         ({}, {"results": [{"resourceName": "t", "errorCode": 29}]}, [(TOPIC, "t")]),
         ({"key": "g"}, {"errorCode": 30}, [(GROUP, "g")]),
+        (COMMIT, in_topic(30), [(GROUP, "g")]),
+        (COMMIT, in_topic(53), [(IDS, "t")]),
+        (COMMIT, in_topic(29), [(TOPIC, "orders")]),
+        (COMMIT, {"errorCode": 53}, [(IDS, "t")]),
+        (COMMIT, {"errorCode": 30}, [(GROUP, "g")]),
+        (
+            {"v3AndBelowTransactionalId": "t"},
+            {"results": [{"name": "orders", "byPartition": [{"partitionErrorCode": 53}]}]},
+            [(IDS, "t")],
+        ),
+        (
+            {},
+            {"groups": [{"groupId": "g", "errorCode": 30}, {"groupId": "h", **in_topic(29)}]},
+            [(GROUP, "g"), (TOPIC, "orders")],
+        ),
+        (
+            {"groupId": "g", "subscribedTopicNames": ["a", "b"]},
+            {"errorCode": 29},
+            [(TOPIC, "a"), (TOPIC, "b")],
+        ),
+        ({"groupId": "g", "topology": TOPOLOGY}, {"errorCode": 29}, [(TOPIC, "a"), (TOPIC, "b")]),
+        ({"groupId": "g", "protocols": [{"name": "range"}]}, {"errorCode": 29}, [(TOPIC, "")]),
         ({"groupId": "g"}, {"errorCode": 16, "topics": [{"name": "t", "errorCode": 3}]}, []),
     ],
 )
