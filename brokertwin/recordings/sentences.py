@@ -570,7 +570,9 @@ def _lasted(ended: f.TransactionEnded, by: str = "") -> str:
     if ended.certainty is f.Certainty.UNKNOWN:
         return f"after at most {ended.lasted_ms} ms{by or ' by this request'}, or by its time-out"
     is_told = by or ended.is_requested or ended.causes
-    return f"after {ended.lasted_ms} ms{by if is_told else ', without an EndTxn'}"
+    # the abort came before the response to the InitProducerId that waited for it
+    within = "after" if ended.is_requested or ended.causes else "within"
+    return f"{within} {ended.lasted_ms} ms{by if is_told else ', without an EndTxn'}"
 
 
 def open_transaction(opened: OpenTransaction) -> str:

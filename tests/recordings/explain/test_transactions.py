@@ -62,7 +62,7 @@ def test_next_init_aborts_an_open_transaction() -> None:
     recording.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH)
     notes, found = story(recording)
     assert notes[2] == ["transaction 1 is still open; the coordinator aborts it first"]
-    assert notes[3][0] == "transaction 1 is aborted after 2005 ms, without an EndTxn"
+    assert notes[3][0] == "transaction 1 is aborted within 2005 ms, without an EndTxn"
     assert notes[4] == [], "what is refused ends nothing"
     assert [each.is_committed for each in found.ended] == [False]
 
