@@ -87,12 +87,13 @@ def _verdict(
         return OffsetVerdict.UNKNOWN
     if offset is None:
         return OffsetVerdict.UNTRANSLATED
-    if offset == committed:
+    start, end = log
+    is_inside = start <= offset <= end
+    if offset == committed and is_inside:
         return OffsetVerdict.THERE
     if has_members:
         return OffsetVerdict.HAS_MEMBERS
-    start, end = log
-    if not start <= offset <= end:
+    if not is_inside:
         return OffsetVerdict.BEFORE_START if offset < start else OffsetVerdict.PAST_END
     return (
         OffsetVerdict.BACK if committed is not None and offset < committed else OffsetVerdict.FINE

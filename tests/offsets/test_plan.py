@@ -31,6 +31,8 @@ def found(committed: int | None, log: tuple[int, int] | None, has_members: bool)
         (4, 5, (3, 9), False, OffsetVerdict.BACK),
         (5, 5, (3, 9), False, OffsetVerdict.THERE),
         (5, 5, (3, 9), True, OffsetVerdict.THERE),
+        (10, 10, (3, 9), False, OffsetVerdict.PAST_END),
+        (2, 2, (3, 9), False, OffsetVerdict.BEFORE_START),
         (9, 5, (3, 9), True, OffsetVerdict.HAS_MEMBERS),
         (5, None, None, False, OffsetVerdict.UNKNOWN),
         (None, None, (3, 9), False, OffsetVerdict.UNTRANSLATED),
