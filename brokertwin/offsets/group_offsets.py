@@ -105,6 +105,16 @@ class CommittedPosition(NamedTuple):
     exists: bool
 
 
+class NextRecord(NamedTuple):
+    """The first record at or after an offset; its timestamp in ms since 1970.
+
+    If no record `exists` there, it is a millisecond after the newest one; None if the log is empty.
+    """
+
+    timestamp: int | None
+    exists: bool = False
+
+
 def cluster_id(client: ClientProperties) -> str:
     """Return the id of the cluster. Raises UserError."""
     return str(metadata(admin_client(client), client).cluster_id)
@@ -248,15 +258,16 @@ def at_timestamps(client: ClientProperties, times: Mapping[Place, int]) -> dict[
         raise _refused(client, error) from None
 
 
-def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[Place, int | None]:
-    """Return the timestamp of the first record at or after each offset, in ms since 1970.
+def next_records(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[Place, NextRecord]:
+    """Return the timestamp of the first record at or after each offset.
 
-    Without such a record, it is a millisecond after the newest one; None if the log is empty.
     Omits missing partitions, and offsets beyond the log end. Raises UserError.
     """
+    if not offsets:
+        return {}
     admin = admin_client(client)
     there = existing(admin, client)
-    times: dict[Place, int | None] = {}
+    records: dict[Place, NextRecord] = {}
     try:
         with closing(consumer(client)) as reader:
             for place, offset in offsets.items():
@@ -267,17 +278,19 @@ def timestamps(client: ClientProperties, offsets: Mapping[Place, int]) -> dict[P
                 if offset > end:
                     continue
                 if first == end:
-                    times[place] = None
+                    records[place] = NextRecord(None)
                     continue
                 at = TopicPartition(*place, max(offset, first))
                 found_at = _timestamp_at(reader, at) if offset < end else None
-                if found_at is None:
-                    newest = _list_offsets(admin, {place: NEWEST})[place].timestamp
-                    found_at = newest + 1 if newest >= 0 else None
-                times |= {} if found_at is None else {place: found_at}
+                if found_at is not None:
+                    records[place] = NextRecord(found_at, True)
+                    continue
+                newest = _list_offsets(admin, {place: NEWEST})[place].timestamp
+                if newest >= 0:
+                    records[place] = NextRecord(newest + 1)
     except KafkaException as error:
         raise _refused(client, error) from None
-    return times
+    return records
 
 
 def write(

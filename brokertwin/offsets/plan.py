@@ -4,7 +4,7 @@ They cover known causes of loss. A consumer with an offset outside of the log st
 `auto.offset.reset`. A lower offset repeats records. A group with members overwrites the offset.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -19,8 +19,12 @@ class OffsetVerdict(StrEnum):
     PAST_END = "past the log's end"
     UNKNOWN = "no such partition"
     UNTRANSLATED = "no record at the source offset"
+    BEGINS_LATER = "the target begins after the record"
     HAS_MEMBERS = "the group has members"
     SHARES = "a share group"
+
+
+WRITTEN = frozenset({OffsetVerdict.FINE, OffsetVerdict.BACK})
 
 
 class ClusterOffsets(NamedTuple):
@@ -52,19 +56,24 @@ class OffsetStep(NamedTuple):
 
 
 def plan(
-    targets: Mapping[OffsetKey, tuple[int, int | None]], offsets: ClusterOffsets
+    targets: Mapping[OffsetKey, tuple[int, int | None]],
+    offsets: ClusterOffsets,
+    skipping: Collection[OffsetKey] = (),
 ) -> list[OffsetStep]:
     """A step for each offset, in the order of groups, topics and partitions.
 
     Args:
         targets: the given offset and its counterpart in the target cluster, by key.
         offsets: those of the target cluster.
+        skipping: keys whose next record is older than the first one of the target.
     """
     steps = []
     for key in sorted(targets):
         target, offset = targets[key]
         log, committed = offsets.logs.get((key.topic, key.partition)), offsets.committed.get(key)
         verdict = _verdict(offset, committed, log, key.group in offsets.with_members)
+        if key in skipping and verdict in WRITTEN:
+            verdict = OffsetVerdict.BEGINS_LATER
         if key.group in offsets.sharing:
             verdict = OffsetVerdict.SHARES
         steps.append(OffsetStep(key, target, offset, committed, log, verdict))
@@ -91,5 +100,5 @@ def _verdict(
 
 
 def to_write(steps: list[OffsetStep], may_go_back: bool) -> list[OffsetStep]:
-    allowed = {OffsetVerdict.FINE, OffsetVerdict.BACK} if may_go_back else {OffsetVerdict.FINE}
+    allowed = WRITTEN if may_go_back else {OffsetVerdict.FINE}
     return [step for step in steps if step.verdict in allowed]

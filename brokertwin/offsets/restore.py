@@ -1,6 +1,6 @@
 """Committing offsets to a cluster: check each partition, save, write, read back, undo."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.offsets import group_offsets
-from brokertwin.offsets.group_offsets import CommittedPosition
+from brokertwin.offsets.group_offsets import CommittedPosition, Place
 from brokertwin.offsets.plan import OffsetStep, OffsetVerdict, plan
 from brokertwin.offsets.sources import OffsetSource
 from brokertwin.sinks.files import replacing
@@ -79,35 +79,63 @@ def steps(
         UserError: a cluster does not respond.
     """
     found = group_offsets.found(target, committed)
-    return plan(_translated(target, committed, records_at, found.logs), found)
+    if records_at is None:
+        return plan({key: (offset, offset) for key, offset in committed.items()}, found)
+    targets, skipping = _translated(target, committed, records_at, found.logs)
+    return plan(targets, found, skipping)
 
 
 def _translated(
     target: ClientProperties,
     committed: Mapping[OffsetKey, int],
-    records_at: ClientProperties | None,
-    logs: Mapping[tuple[str, int], tuple[int, int]],
-) -> dict[OffsetKey, tuple[int, int | None]]:
-    """Return each offset as given and its value at the target.
+    records_at: ClientProperties,
+    logs: Mapping[Place, tuple[int, int]],
+) -> tuple[dict[OffsetKey, tuple[int, int | None]], set[OffsetKey]]:
+    """Return each offset as given and its value at the target, and those that skip records.
 
-    By time, it is the first record at the target that is not older than the next record to
-    read, so that no record is skipped; records of the same millisecond can be read again. If the
+    It is the first record at the target that is not older than the next record to read, so that
+    no record of the target is skipped; records of the same millisecond can be read again. If the
     log is empty in both clusters, it is the end of the target's.
     """
-    if records_at is None:
-        return {key: (offset, offset) for key, offset in committed.items()}
     targets: dict[OffsetKey, tuple[int, int | None]] = {}
+    skipping: set[OffsetKey] = set()
     for _, keys in groupby(sorted(committed), key=lambda key: key.group):
         places = {(key.topic, key.partition): key for key in keys}
         here = {at: committed[key] for at, key in places.items() if at in logs}
-        times = group_offsets.timestamps(records_at, here)
-        known = {at: time for at, time in times.items() if time is not None}
+        records = group_offsets.next_records(records_at, here)
+        known = {at: r.timestamp for at, r in records.items() if r.timestamp is not None}
         found = group_offsets.at_timestamps(target, known)
-        for at in times.keys() - known.keys():
+        at_start = {
+            at: known[at] for at in known if records[at].exists and found[at] == logs[at][0]
+        }
+        skipping |= {places[at] for at in _begins_later(target, records_at, at_start)}
+        for at in records.keys() - known.keys():
             first, end = logs[at]
             found |= {at: end} if first == end else {}
         targets |= {key: (committed[key], found.get(at)) for at, key in places.items()}
-    return targets
+    return targets, skipping
+
+
+def _begins_later(
+    target: ClientProperties, records_at: ClientProperties, times: Mapping[Place, int]
+) -> list[Place]:
+    """Return the places whose first record at the target is newer than the next one to read.
+
+    Timestamps may be out of order: a target that begins with the source's first record is complete.
+    """
+    firsts = _first_timestamps(target, times)
+    later = [at for at, first in firsts.items() if first > times[at]]
+    begins = _first_timestamps(records_at, later)
+    return [at for at in later if firsts[at] > begins.get(at, times[at])]
+
+
+def _first_timestamps(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
+    records = group_offsets.next_records(client, dict.fromkeys(places, 0))
+    return {
+        at: record.timestamp
+        for at, record in records.items()
+        if record.exists and record.timestamp is not None
+    }
 
 
 def write(target: ClientProperties, chosen: Sequence[OffsetStep]) -> dict[OffsetKey, str]:

@@ -1,4 +1,7 @@
 // Adapter of `brokertwin exam-client` for franz-go.
+//
+//	go mod init adapter && go get github.com/twmb/franz-go/pkg/kgo && go build -o adapter
+//	brokertwin exam-client -- ./adapter
 package main
 
 import (

@@ -184,6 +184,7 @@ def test_committed_offsets_are_written_to_it_and_exported_from_it(
     saved = tmp_path / "saved.json"
     undo = f"brokertwin offsets undo {saved} {client.bootstrap} --kafka-config {file}"
     assert brokertwin(*to, "--saved", saved).stderr == (
+        f"saved the former offsets to {saved} before the change\n"
         f"1 offset written, 0 refused, 1 in total\nundo it with: {undo}\n"
     )
     kept = tmp_path / "kept"

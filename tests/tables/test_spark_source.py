@@ -184,7 +184,7 @@ def test_snapshots_and_recordings(session: "SparkSession", tmp_path: Path) -> No
     [
         ({"path": str(RUN)}, "The option `table` is missing"),
         ({"path": str(RUN), "table": "nothing"}, "There is no table nothing"),
-        ({"path": str(LIVE), "table": "logs"}, "There is no table logs"),
+        ({"path": str(LIVE), "table": "findings"}, "no table findings. Use one of sessions, prod"),
         ({"table": "groups"}, "needs the option `path`, or `kafka.bootstrap.servers`"),
     ],
 )

@@ -233,6 +233,7 @@ def clean(
     if execute and there:
         saved = saved or _saved_by_default()
         restore.save(saved, client, restore.deletions_of(group_id, there))
+        _say_saved(saved)
         wrong = group_offsets.delete(client, group_id, there)
     done = "deleted" if execute else "would be deleted"
     rows = [
@@ -439,6 +440,7 @@ def export(
     elif chosen:
         saved = saved or _saved_by_default()
         restore.save(saved, target, restore.changes_of(chosen))
+        _say_saved(saved)
         wrong = restore.write(target, chosen)
     _show_steps(steps, wrong, as_json)
     written = counted(len(chosen) - len(wrong), "offset")
@@ -462,6 +464,11 @@ def _source(text: str, kafka_config: Path | None) -> "OffsetSource":
 def _saved_by_default() -> Path:
     """A file in the current folder, where an operator finds it."""
     return Path(f"offsets-before-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.json")
+
+
+def _say_saved(file: Path) -> None:
+    """Explain the file before the change: a refused or interrupted change leaves it, too."""
+    say(f"saved the former offsets to {file} before the change")
 
 
 def _say_undo(file: Path, cluster: str, kafka_config: Path | None) -> None:

@@ -65,9 +65,11 @@ RULES: dict[int, Rule] = {
         CREATE,
     ),
     Error.INVALID_REPLICA_ASSIGNMENT: Rule(
-        "The assigned brokers are invalid: duplicate, unknown or none.",
+        "The assigned brokers are invalid: duplicate, unknown or none. Or a reassignment is"
+        " cancelled whose former replicas would need an unclean election.",
         "ReplicationControlManager.validateManualPartitionAssignment",
-        "List each broker once, and only existing ones.",
+        "List each broker once, and only existing ones. Before a cancellation, start a former"
+        " replica that was in sync.",
         "A reassignment for another set of brokers.",
         "state/apis/alter_partition_reassignments.py",
     ),

@@ -310,7 +310,10 @@ def test_offsets_go_from_one_real_cluster_to_another(
     undo = f"brokertwin offsets undo {tmp_path}/first.json {other}"
     assert (done.returncode, done.stderr) == (
         0,
-        f"2 offsets written, 0 refused, 2 in total\nundo it with: {undo}\n",
+        (
+            f"saved the former offsets to {tmp_path}/first.json before the change\n"
+            f"2 offsets written, 0 refused, 2 in total\nundo it with: {undo}\n"
+        ),
     )
     shown = documents(brokertwin("offsets", "show", other, "--json").stdout)
     assert [(d["group"], d["offset"]) for d in shown] == [(at_end, 120), (moving, 104)]
