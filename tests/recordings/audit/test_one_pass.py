@@ -45,6 +45,13 @@ def test_pass_finds_the_same_as_the_whole_recording(name: str) -> None:
     assert documents(found) == documents(whole(name).findings)
 
 
+def test_the_log_of_a_controller_alone_is_a_recording() -> None:
+    controller = [path for path in logs_of("leader_kill") if path.name.startswith("controller")]
+
+    expected = findings(read(controller, FileReading()).history)
+    assert documents(passed(controller, FileReading())) == documents(expected)
+
+
 def damaged(line: bytes, chance: random.Random) -> bytes:
     """A line in which some errors, epochs and waits are others."""
 

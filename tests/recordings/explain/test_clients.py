@@ -97,6 +97,14 @@ def test_a_response_within_a_millisecond_counts_in_the_median() -> None:
     assert shown in ClientTimeline(told, "a").ending()
 
 
+def test_a_wait_for_quotas_is_told_from_one_millisecond_on() -> None:
+    recording = SyntheticRecording()
+    for wait_ms in (0, 1):
+        recording.add("a", "METADATA", {}, {"throttleTimeMs": wait_ms})
+    (entry,) = ClientTimeline(recording.exchanges, "a").story()
+    assert (entry.id, entry.notes) == ("h:1000", ["told to wait 1 ms for its quotas"])
+
+
 def test_unknown_client_lists_the_existing_ones() -> None:
     recording = SyntheticRecording()
     recording.init("a", 0)

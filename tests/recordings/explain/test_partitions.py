@@ -176,6 +176,19 @@ def topics(api: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return api, {}, {"responses" if api == "DELETE_TOPICS" else "topics": named}
 
 
+def test_markers_of_other_partitions_are_left_out(tmp_path: Path) -> None:
+    def marker(producer: int, number: int, is_commit: bool) -> dict[str, Any]:
+        of = {"producerId": producer, "producerEpoch": 0, "transactionResult": is_commit}
+        return of | {"topics": [{"name": "orders", "partitionIndexes": [number]}]}
+
+    markers = [marker(7, 0, True), marker(8, 1, True), marker(9, 0, False)]
+    found = lines(tmp_path, metadata(1, 0), ("WRITE_TXN_MARKERS", {"markers": markers}, {}))
+    assert notes(found.story(), "transaction") == [
+        "the transaction of producer 7 is committed: marker",
+        "the transaction of producer 9 is aborted: marker",
+    ]
+
+
 @pytest.mark.parametrize("error", [3, 100])
 def test_a_topic_that_was_deleted_is_why_it_is_unknown(tmp_path: Path, error: int) -> None:
     unknown, deleted = fetch(0, -1, error=error), topics("DELETE_TOPICS")

@@ -68,6 +68,13 @@ def test_findings_of_an_incident_are_reported_once() -> None:
     assert {"isr-shrunk", "leader-changed"}.isdisjoint(kinds)
 
 
+def test_a_changed_leader_alone_shows_that_the_former_one_was_gone() -> None:
+    history = whole("leader_kill").history
+    led = [each for each in history.unfolded_changes() if isinstance(each, LeaderChanged)]
+    end = max(each.time for each in led) + 60_000
+    assert {each.root.subject.name for each in incidents(led, history.signs, end)} == {"broker 1"}
+
+
 def test_a_broker_that_still_sends_heartbeats_was_not_gone() -> None:
     """Its replica was too slow: it left in-sync sets, and stayed at the controller."""
     history = whole("leader_kill").history

@@ -103,6 +103,13 @@ def test_a_topic_that_cannot_be_created_is_named(broker: KafkaBroker) -> None:
         ClusterLogs(broker.bootstrap, names).__enter__()
 
 
+def test_a_share_group_that_cannot_be_set_is_named(broker: KafkaBroker) -> None:
+    logs = ClusterLogs(broker.bootstrap, RunNames("orders", "output", "billing", "x"))
+    broker.fail_next("INCREMENTAL_ALTER_CONFIGS", "GROUP_AUTHORIZATION_FAILED")
+    with pytest.raises(UserError, match=r"billing-share: .*authorization failed"):
+        logs.set_share_group()
+
+
 def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
     assert (
         error_in("Traceback\nKafkaError: no coordinator\nclosing\n") == "KafkaError: no coordinator"

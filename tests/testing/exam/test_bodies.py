@@ -1,5 +1,7 @@
 """Expressions in the requests of scenarios."""
 
+import struct
+
 import pytest
 
 from brokertwin.protocol import record_batches as records
@@ -85,6 +87,23 @@ def test_headers_of_a_dead_letter_are_shown_and_those_of_a_client_are_not() -> N
     data = batches.made(values=[b"v"], headers=headers, time=TIME)
     assert records.parse(data).error == 0
     assert batches.shown(data)[0]["records"] == ["0:v __dlq.errors.topic=orders"]
+
+
+@pytest.mark.parametrize(("end", "read"), [(1, ["a", "b"]), (0, ["b"])])
+def test_read_committed_leaves_out_records_of_an_aborted_transaction(
+    end: int, read: list[str]
+) -> None:
+    marker = struct.pack(">hh", 0, end)
+    parts = [
+        batches.made(values=[b"a"], time=TIME, pid=4, epoch=0, txn=True),
+        batches.made(values=[b"b"], time=TIME, base=1),
+        batches.made(
+            values=[b""], keys=[marker], time=TIME, base=2, pid=4, epoch=0, txn=True, control=True
+        ),
+    ]
+    aborted = [] if end else [{"producerId": 4, "firstOffset": 0}]
+    part = {"records": b"".join(parts), "abortedTransactions": aborted}
+    assert batches.committed_values({"responses": [{"partitions": [part]}]}) == read
 
 
 def test_path_leads_through_lists_and_maps() -> None:
