@@ -108,6 +108,9 @@ class PartitionTimeline:
         self.number = partition.partition
         self.topics = {partition.topic, partition.topic_id, *partition.former_ids} - {ZERO_UUID}
         self.known: PartitionReplicas = partition.known
+        deleted = replication.known.deleted
+        times = [time for topic in self.topics for time in deleted.get(topic, ())]
+        self._gone = max((time for time in times if time > partition.begin), default=0)
         facts = KnownFacts(dict(replication.known.topics))
         self._recording = ObservedRecording(exchanges_of(watched.recording.exchanges), known=facts)
         self._found = self._recording.at_places(PRODUCERS, PRODUCERS_IN_PARTITIONS)
@@ -150,6 +153,10 @@ class PartitionTimeline:
 
     def ending(self) -> list[str]:
         """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
+        if self._gone:
+            return [
+                f"the topic was deleted at {clock(self._gone)}; of a new one nothing is recorded"
+            ]
         facts = self.known
         ends = {
             broker: f"{end} or later" if broker == facts.led_by and facts.end_is_least else str(end)

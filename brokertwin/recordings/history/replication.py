@@ -156,7 +156,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         if not moments or moments[0].time > exchange.made:
             return ()
         end = exchange.line.end + self.lookahead_ms(known)
-        since = known.recorded_since(exchange.line.end)
+        since = max(known.recorded_since(exchange.line.end), self._made_again(exchange, known))
         count = bisect_right(moments, exchange.made, key=_time)
         before = moments[:count]
         findings: list[Finding] = []
@@ -166,6 +166,11 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         moments[:count] = [each for each in before if each.exchange.line.end > end]
         del moments[:-MOMENTS_MAX]
         return findings
+
+    def _made_again(self, exchange: RecordedExchange, known: KnownFacts) -> int:
+        """When the topic was deleted last before an exchange; its log begins anew then."""
+        times = known.deleted.get(self.topic, ())
+        return max((time for time in times if time <= exchange.taken), default=0)
 
     def _handle(self, moment: ExchangeMoment, known: KnownFacts, since: float) -> Iterator[Finding]:
         """Handle a moment of the time since which all logs are recorded."""

@@ -202,6 +202,15 @@ def test_a_topic_that_was_deleted_is_why_it_is_unknown(tmp_path: Path, error: in
     ]
 
 
+def test_a_deleted_topics_log_does_not_end_where_the_former_one_did(tmp_path: Path) -> None:
+    begin = metadata(1, 0), produce(0, 6), fetch(0, 6), topics("DELETE_TOPICS")
+    assert lines(tmp_path, *begin).ending() == [
+        "the topic was deleted at 12:00:03.001; of a new one nothing is recorded"
+    ]
+    again = lines(tmp_path, *begin, topics("CREATE_TOPICS"), metadata(1, 0), produce(0, 2))
+    assert again.ending()[1].startswith("log ends: broker 1 2")
+
+
 @pytest.mark.parametrize("shown", [metadata(1, 0), produce(5, 3), fetch(0, 9)])
 def test_a_topic_that_is_there_again_is_not_unknown_because_it_was_deleted(
     tmp_path: Path, shown: tuple[str, dict[str, Any], dict[str, Any]]
