@@ -218,7 +218,7 @@ class LiveEntity:
         return list({each.id: each for each in findings}.values())
 
     def _wait(self, part: RecordedExchange, known: KnownFacts) -> list[Finding]:
-        """Let an exchange wait; what is in a hole is left out, and behind it the machine is new."""
+        """Let an exchange wait. Ignore one in a hole, and start a new machine after it."""
         findings: list[Finding] = []
         if known.holes and self.machine.newest:
             new, current = known.part_of(part.line.end), known.part_of(self.machine.newest)

@@ -276,9 +276,9 @@ def learned(
 def _holes_between(
     broker: int, exchanges: Iterable[RecordedExchange], facts: ClusterFacts
 ) -> Iterator[tuple[str, str, Any]]:
-    """The last fetch of each fetcher, and what is missing since the one before.
+    """Yield facts about the last fetch of each fetcher, and holes since the one before.
 
-    Lines in the midst of a jump of epochs show a sampled log; it has no hole.
+    A log with lines in the middle of a jump of epochs is sampled, and has no hole.
     """
     sessions: dict[str, tuple[str, int, int]] = {}
     ordered = sorted(exchanges, key=lambda each: each.line.end)
@@ -294,7 +294,7 @@ def _holes_between(
             session, epoch, since = former
             missed = numbered.number - (epoch if session == numbered.sequence else 0) - 1
             quarter = (end - since) / 4
-            is_lost = missed >= MISSED_MIN and 4 * quarter >= LOST_MS and broker in facts.spans
+            is_lost = missed >= MISSED_MIN and end - since >= LOST_MS and broker in facts.spans
             if is_lost and not any(since + quarter < time < end - quarter for time in ends):
                 yield "hole", f"{broker} {since}", end
         if former is None or end > former[2]:

@@ -28,12 +28,7 @@ from brokertwin.recordings.history.exchange import (
     RecordedExchange,
     exchange_of,
 )
-from brokertwin.recordings.history.holes import (
-    Hole,
-    HoleFinder,
-    number_of,
-    spans_of,
-)
+from brokertwin.recordings.history.holes import Hole, HoleFinder, number_of, spans_of
 from brokertwin.recordings.history.undecoded import Undecoded
 from brokertwin.recordings.replay.recording import THE_BROKER, Broken, of_document
 
@@ -72,6 +67,7 @@ class Spool:
         broken: damaged lines.
         apis: the APIs of the exchanges.
         undecoded: requests without a legible body.
+        holes: missing stretches of logs, as `facts` finds them.
     """
 
     def __init__(
@@ -95,7 +91,8 @@ class Spool:
         self._sorter = Sorter()
         self._facts: SpooledFacts | None = None
         self._is_shared = batches is None and not grows
-        self._holes = HoleFinder()
+        self._finder = HoleFinder()
+        self.holes: list[Hole] = []
 
     def __enter__(self) -> Self:
         return self
@@ -162,10 +159,10 @@ class Spool:
         )
         end = max(each.line.end, arrival)
         self._spool(document, end, encode(spooled))
-        self._holes.note_line(each.line.broker, end)
+        self._finder.note_line(each.line.broker, end)
         self._is_shared = self._is_shared and each.has_response and not is_forwarded
         if numbered := number_of(each, document.header.correlation_id):
-            self._holes.note(each.line.broker, numbered, end)
+            self._finder.note(each.line.broker, numbered, end)
         if self._learns:
             self._cluster.learn(_arrived(each, arrival))
 
@@ -175,10 +172,10 @@ class Spool:
         connection = f"{broker}/{document.connection}"
         end = max(known.end, arrival)
         self._spool(document, end, known.spooled(document.place, broker, connection, arrival))
-        self._holes.note_line(broker, end)
+        self._finder.note_line(broker, end)
         self._is_shared = self._is_shared and not document.details.is_forwarded
         if known.numbered is not None:
-            self._holes.note(broker, known.numbered, end)
+            self._finder.note(broker, known.numbered, end)
         if self._learns:
             cluster = self._cluster
             cluster.note_span(broker, arrival, end)
@@ -196,15 +193,10 @@ class Spool:
         """Whether facts are learned as exchanges are read."""
         return self._facts is not None or (self._is_shared and not self._controllers)
 
-    @property
-    def holes(self) -> list[Hole]:
-        """Stretches in which lines of a broker's log are missing; nothing there is judged."""
-        return self._holes.holes()
-
     def facts(self) -> SpooledFacts:
         found = self._facts_of_all()
-        for each in found:
-            each.holes = spans_of(hole[:2] for hole in self.holes)
+        self.holes = self._finder.holes()
+        found.cluster.holes = found.clients.holes = spans_of(each[:2] for each in self.holes)
         return found
 
     def _facts_of_all(self) -> SpooledFacts:

@@ -164,7 +164,7 @@ class ObservedEntities:
     def take(self, exchange: RecordedExchange) -> None:
         """Take an exchange of the kind's APIs, in the order of the responses.
 
-        What is in a hole is left out, and behind it all entities begin anew.
+        Exchanges in a hole are ignored, and all entities start anew after it.
         """
         known, entities = self._known, self.entities
         if known.holes:

@@ -1,14 +1,15 @@
-"""Holes: stretches of a broker's log that are missing between others, as a lost rotated file.
+"""Holes: missing stretches of a broker's log, such as a lost rotated file.
 
-Some requests are numbered without gaps, and the broker shows that it had each of them: it accepts a
-fetch of a session only with the next epoch (KIP-227), and a broker's connection for heartbeats to
-the controller has no other requests. So a jump between two accepted numbers proves that lines are
-missing between the two responses. A fetcher's new session whose first fetches are missing shows the
-same. If the log is silent for most of that time, all lines of the silence are missing; otherwise
-some of all lines are, as in a sampled log. A silent log has a hole, too, if followers fetched from
-its broker until then, while the broker's heartbeats went on.
+Some requests have consecutive numbers. A broker accepts a fetch of a session only with the next
+epoch (KIP-227). A broker sends only heartbeats on its connection for heartbeats. So a jump between
+two accepted numbers proves that lines are missing between the two responses. A new session of a
+fetcher whose first fetches are missing proves it, too.
 
-What was open before a hole may have ended in it.
+The hole is the silence of the log within the jump. If the log has lines in most of that time, it is
+sampled, and has no hole. A silent log also has a hole if followers fetched from its broker until
+then, and the broker went on to send heartbeats.
+
+Transactions, sessions and generations that were open before a hole may have ended in it.
 """
 
 from array import array
@@ -27,33 +28,33 @@ from brokertwin.recordings.history.words import moment
 HEARTBEAT = "BROKER_HEARTBEAT"
 
 DENSE_S = 10
-"""A log that had lines in each of so many seconds does not fall silent for long by itself."""
+"""A log that had lines in each of so many seconds does not become silent by itself."""
 
 MISSED_MIN = 3
-"""Numbers that are missing in a hole; fewer are some illegible lines, not a lost stretch."""
+"""Minimum of missing numbers; fewer are illegible lines, not a lost stretch."""
 
 HEARTBEAT_MS = 2_600
-"""In such a span, a broker that is there sends a heartbeat (`broker.heartbeat.interval.ms`, 2 s),
-and a follower fetches (`replica.fetch.wait.max.ms`, 0.5 s)."""
+"""A running broker sends a heartbeat in such a span (`broker.heartbeat.interval.ms`, 2 s), and a
+follower fetches (`replica.fetch.wait.max.ms`, 0.5 s)."""
 
 RUNS_MAX = 1_000
-"""Maximum number of runs of a sequence that are kept; more are a sampled log, all holes."""
+"""Maximum number of kept runs of a sequence; a sampled log has more."""
 
 NEAR = 20
-"""Lines before and behind a silence that show how long others are."""
+"""Number of lines before and after a silence that show the usual time between lines."""
 
 RARE = 6
-"""How many times as long as the median one a silence without lines is at least."""
+"""A hole is so many times as long as the median time between lines."""
 
 LINES_MAX = 4_000_000
-"""Maximum number of lines of a log whose times are kept, 8 bytes each; the older half goes."""
+"""Maximum number of kept times of lines of a log, 8 bytes each; the older half is dropped."""
 
 SEQUENCES_MAX = 10_000
-"""Maximum number of sequences that are followed; the oldest ones are forgotten."""
+"""Maximum number of sequences; the oldest one is dropped."""
 
 
 class Hole(NamedTuple):
-    """A hole of the log of a broker, from the last response before it to the first one behind it.
+    """A hole in a broker's log: from the last response before it to the first one after it.
 
     Times are in ms since 1970.
     """
@@ -63,7 +64,7 @@ class Hole(NamedTuple):
     broker: int
 
     def overlaps(self, others: "Iterable[Hole]") -> bool:
-        """Whether it is in part one of others of the same log."""
+        """Return whether it overlaps one of other holes in the same log."""
         return any(
             each.broker == self.broker and each.begin < self.end and self.begin < each.end
             for each in others
@@ -75,9 +76,9 @@ class Numbered(NamedTuple):
 
     Attributes:
         sequence: the fetch session, or the connection for heartbeats.
-        number: the place in it.
+        number: the epoch, or the correlation id for heartbeats.
         fetcher: the client id of a follower's fetcher, which has one session at a time; else "".
-        sender: the broker that sent a heartbeat, and is not shutting down; else below 0.
+        sender: the broker that sent a heartbeat without shutting down; else below 0.
     """
 
     sequence: str
@@ -87,7 +88,7 @@ class Numbered(NamedTuple):
 
 
 def number_of(exchange: RecordedExchange, correlation_id: int) -> Numbered | None:
-    """The number of a request; None if it has none."""
+    """Return the number of a request, or None."""
     line, request = exchange.line, exchange.request
     if line.api == HEARTBEAT:
         sender = -1 if request.get("wantShutDown") else request.get("brokerId", -1)
@@ -99,14 +100,14 @@ def number_of(exchange: RecordedExchange, correlation_id: int) -> Numbered | Non
 
 
 def session_number(session: int, epoch: int, client: str, follower: int) -> Numbered | None:
-    """The same of an accepted fetch; one that begins or ends a session has no number."""
+    """Return the number of an accepted fetch, or None if it begins or ends a session."""
     if not session or epoch <= 0:
         return None
     return Numbered(str(session), epoch, client if follower >= 0 else "")
 
 
 class _Run(msgspec.Struct):
-    """Numbers without gaps: the first and the last, and when their responses were sent."""
+    """Consecutive numbers: the first and the last, with the times of their responses in ms."""
 
     first: int
     last: int
@@ -115,7 +116,7 @@ class _Run(msgspec.Struct):
 
 
 class HoleFinder:
-    """Finds holes from the numbers of requests, which may come in any order and several times."""
+    """Finds holes; requests may come in any order and several times."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[int, str], list[_Run]] = {}
@@ -126,7 +127,7 @@ class HoleFinder:
 
     @classmethod
     def of(cls, exchanges: Iterable[tuple[RecordedExchange, int]]) -> "HoleFinder":
-        """Take a whole recording: exchanges of clients and brokers, with correlation ids."""
+        """Take a whole recording: exchanges of clients and brokers with their correlation ids."""
         found = cls()
         for each, correlation_id in exchanges:
             found.note_line(each.line.broker, each.line.end)
@@ -190,22 +191,24 @@ class HoleFinder:
     def _silent(
         self, broker: int, times: Sequence[int], fetched: Collection[int]
     ) -> Iterator[Hole]:
-        """Silences of a broker that had followers, while its heartbeats went on."""
+        """Yield silences of a broker that had followers and continued to send heartbeats."""
         for at, (begin, end) in enumerate(pairwise(times)):
-            if end - begin <= 2 * HEARTBEAT_MS:
+            is_long = end - begin > 2 * HEARTBEAT_MS
+            if not is_long or not any(begin - 1_000 <= each <= begin for each in fetched):
                 continue
-            is_fetched = any(begin - 1_000 <= each <= begin for each in fetched)
             since = bisect_left(times, begin - 1_000 * DENSE_S)
             seconds = {(begin - each) // 1_000 for each in times[since : at + 1]}
             beats = {(each - begin) // HEARTBEAT_MS for each in self._heartbeats.get(broker, ())}
-            if is_fetched and len(seconds) >= DENSE_S and {0, 1} <= beats:
+            if len(seconds) >= DENSE_S and {0, 1} <= beats:
                 yield Hole(begin, end, broker)
 
 
 def _silence(times: Sequence[int], jump: Hole) -> Hole | None:
-    """The silence in a jump of numbers; None if it is not most of it, or like others near it."""
+    """Return the longest silence in a jump of numbers; None if it is short or usual."""
     first, last = bisect_left(times, jump.begin), bisect_right(times, jump.end)
-    begin, end = max(pairwise(times[first:last]), key=lambda span: span[1] - span[0])
+    begin, end = max(  # there is none if the times of these lines were dropped
+        pairwise(times[first:last]), key=lambda span: span[1] - span[0], default=(0, 0)
+    )
     usual = [b - a for a, b in pairwise(times[max(0, first - NEAR) : last + NEAR])]
     is_most = 2 * (end - begin) >= jump.end - jump.begin
     is_rare = len(usual) >= NEAR // 2 and end - begin >= RARE * median(usual)
@@ -213,24 +216,23 @@ def _silence(times: Sequence[int], jump: Hole) -> Hole | None:
 
 
 def _add(runs: list[_Run], number: int, end: int) -> None:
-    """Add a number to runs in order."""
-    if runs and number - runs[-1].last in (0, 1):
-        runs[-1].last, runs[-1].end = number, max(runs[-1].end, end)
+    """Add a number to runs in order; a number of a run is a copy."""
+    if runs and number == runs[-1].last + 1:
+        runs[-1].last, runs[-1].end = number, end
         return
     at = bisect_right(runs, number, key=lambda run: run.first)
-    before = runs[at - 1] if at else None
-    if before is not None and number <= before.last + 1:
-        if number >= before.last:
-            before.last, before.end = number, max(before.end, end) if number == before.last else end
-    elif at < len(runs) and number == runs[at].first - 1:
-        runs[at].first, runs[at].begin = number, end
+    before, after = runs[at - 1] if at else None, runs[at] if at < len(runs) else None
+    if before is not None and number <= before.last:
         return
+    if before is not None and number == before.last + 1:
+        before.last, before.end = number, end
+        if after is not None and number == after.first - 1:
+            before.last, before.end = after.last, after.end
+            del runs[at]
+    elif after is not None and number == after.first - 1:
+        after.first, after.begin = number, end
     else:
         runs.insert(at, _Run(number, number, end, end))
-        return
-    if at < len(runs) and before.last == runs[at].first - 1:
-        before.last, before.end = runs[at].last, runs[at].end
-        del runs[at]
 
 
 def _between(broker: int, runs: list[_Run]) -> Iterator[Hole]:
@@ -240,7 +242,7 @@ def _between(broker: int, runs: list[_Run]) -> Iterator[Hole]:
 
 
 def spans_of(holes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join holes that overlap: their beginnings and ends in order."""
+    """Join overlapping holes; return their beginnings and ends in order."""
     spans: list[tuple[int, int]] = []
     for begin, end in sorted(holes):
         if spans and begin <= spans[-1][1]:
@@ -251,13 +253,13 @@ def spans_of(holes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def sentences(holes: Iterable[Hole]) -> list[str]:
-    """What is not judged, and why: a sentence for each joined hole of a broker's log."""
+    """Return a sentence for each hole of a broker's log; overlapping ones are joined."""
     found: dict[int, list[tuple[int, int]]] = {}
     for begin, end, broker in holes:
         found.setdefault(broker, []).append((begin, end))
     return [
         f"The log of broker {broker} lacks lines from {moment(begin)} to {moment(end)}: it had"
-        " requests then. Nothing of this time is judged, and all begins anew behind it."
+        " requests then. Requests of this time are ignored, and all states start anew after it."
         for broker, of_broker in sorted(found.items())
         for begin, end in spans_of(of_broker)
     ]

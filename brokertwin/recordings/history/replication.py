@@ -156,7 +156,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         if not moments or moments[0].time > exchange.made:
             return ()
         end = exchange.line.end + self.lookahead_ms(known)
-        since = max(known.recorded_since(exchange.line.end), self._made_again(exchange, known))
+        since = max(known.recorded_since(exchange.line.end), self._deleted_before(exchange, known))
         count = bisect_right(moments, exchange.made, key=_time)
         before = moments[:count]
         findings: list[Finding] = []
@@ -167,8 +167,8 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         del moments[:-MOMENTS_MAX]
         return findings
 
-    def _made_again(self, exchange: RecordedExchange, known: KnownFacts) -> int:
-        """When the topic was deleted last before an exchange; its log begins anew then."""
+    def _deleted_before(self, exchange: RecordedExchange, known: KnownFacts) -> int:
+        """Return when the topic was deleted last before an exchange: its log starts anew."""
         times = known.deleted.get(self.topic, ())
         return max((time for time in times if time <= exchange.taken), default=0)
 

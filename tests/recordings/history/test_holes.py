@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from brokertwin.recordings.history import holes
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.holes import (
     RUNS_MAX,
@@ -67,8 +68,8 @@ def test_a_sampled_log_is_no_hole_but_for_some_seconds(seed: int) -> None:
     """Findings of it are incomplete, but what its responses show is still said."""
     chance = random.Random(seed)
     every = [*fetches(range(1, 400)), *(exchange("PRODUCE", 70 * n, {}) for n in range(1, 3_000))]
-    holes = holes_of(each for each in every if chance.random() < 0.2)
-    assert sum(end - begin for begin, end in holes) < 4_000
+    found = holes_of(each for each in every if chance.random() < 0.2)
+    assert sum(end - begin for begin, end in found) < 4_000
 
 
 def test_a_refused_fetch_proves_nothing() -> None:
@@ -132,6 +133,11 @@ def test_what_is_kept_is_bounded() -> None:
         finder.note(1, Numbered(str(at), 2), T + 1)
     assert len(list(finder._jumps_so_far())) == 3 * RUNS_MAX - 1, "of forgotten ones, too"
     assert sum(map(len, finder._runs.values())) <= SEQUENCES_MAX
+
+
+def test_a_jump_whose_lines_were_dropped_is_no_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holes, "LINES_MAX", 30)
+    assert holes_of(fetches([*range(1, 20), *range(40, 100)])) == []
 
 
 def test_joined_holes_are_said_once() -> None:
