@@ -8,6 +8,7 @@ import argparse
 import random
 import sys
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.protocol.batch_headers import Batch, BatchPartition, Headers
+from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.one_pass import OnePass
 from brokertwin.recordings.audit.one_pass import judged as judged_by_machines
 from brokertwin.recordings.audit.spool import Spool
@@ -78,6 +80,7 @@ class Score(NamedTuple):
         found: expected statements that were made, by kind; only of whole logs.
         missing: expected statements that were not made, by kind.
         absent: the missing ones, with their seeds, as text: processes pass it on.
+        checksums: of the sentences and places, like `counts`.
     """
 
     counts: Counter[tuple[str, str, Verdict]]
@@ -85,10 +88,11 @@ class Score(NamedTuple):
     missing: Counter[str]
     false: list[FalseStatement]
     absent: list[tuple[int | str, str]]
+    checksums: Counter[tuple[str, str, Verdict]]
 
     @classmethod
     def empty(cls) -> "Score":
-        return cls(Counter(), Counter(), Counter(), [], [])
+        return cls(Counter(), Counter(), Counter(), [], [], Counter())
 
     def add(self, other: "Score") -> None:
         self.counts.update(other.counts)
@@ -96,6 +100,23 @@ class Score(NamedTuple):
         self.missing.update(other.missing)
         self.false.extend(other.false)
         self.absent.extend(other.absent)
+        self.checksums.update(other.checksums)
+
+    def count(self, judged_: Judged) -> None:
+        key = judged_.kind, judged_.cause, judged_.verdict
+        self.counts[key] += 1
+        found = judged_.finding
+        text = f"{found.line.place} {found.certainty} {sentences.said(found)}"
+        self.checksums[key] += zlib.crc32(text.encode())
+
+    @property
+    def said(self) -> list[str]:
+        """The statements of each kind: their number, and a checksum of their sentences."""
+        return [
+            f"{kind} {cause or '(itself)'} {verdict}: {count}"
+            f" ({self.checksums[kind, cause, verdict] % 2**32:08x})"
+            for (kind, cause, verdict), count in sorted(self.counts.items())
+        ]
 
     @property
     def recall(self) -> float:
@@ -185,7 +206,7 @@ def score_of(history: History, seed: int, cases: Iterable[tuple[str, str]]) -> S
         found = READERS[reader](lines, headers if worse.has_headers else None, chance)
         for each in found:
             for verdict in judged(each, truth):
-                score.counts[verdict.kind, verdict.cause, verdict.verdict] += 1
+                score.count(verdict)
                 if verdict.verdict is Verdict.FALSE:
                     score.false.append(FalseStatement(seed, reader, damage, verdict))
         if reader == audit.__name__ and damage == WHOLE:
@@ -235,7 +256,7 @@ def score_of_golden(name: str, cases: Iterable[tuple[str, str]], draw: int = 0) 
             for verdict in judged(each, truth):
                 if verdict.verdict is Verdict.UNDECIDED and not verdict.cause:
                     verdict = _said(verdict, recorded)
-                score.counts[verdict.kind, verdict.cause, verdict.verdict] += 1
+                score.count(verdict)
                 if verdict.verdict is Verdict.FALSE:
                     score.false.append(FalseStatement(name, reader, damage, verdict))
         if reader == audit.__name__ and damage == WHOLE:

@@ -36,6 +36,7 @@ from tests.score.scoring import (
     score_of,
     score_of_golden,
 )
+from tests.support.said import assert_said
 
 SEEDS = (*range(15), 589)
 """The last one has a topic that is made again while a broker is away."""
@@ -52,11 +53,25 @@ def histories() -> dict[int, History]:
 
 
 @pytest.fixture(scope="module")
-def score(histories: dict[int, History]) -> Score:
+def scores(histories: dict[int, History]) -> dict[str, Score]:
+    """By seed, reader and damage."""
+    return {
+        f"seed {seed}, {reader}, {damage}": score_of(history, seed, [(reader, damage)])
+        for seed, history in histories.items()
+        for reader, damage in cases_of(seed)
+    }
+
+
+@pytest.fixture(scope="module")
+def score(scores: dict[str, Score]) -> Score:
     found = Score.empty()
-    for seed, history in histories.items():
-        found.add(score_of(history, seed, cases_of(seed)))
+    for each in scores.values():
+        found.add(each)
     return found
+
+
+def test_the_same_is_said_of_simulated_clusters(scores: dict[str, Score]) -> None:
+    assert_said("score", {name: each.said for name, each in scores.items()})
 
 
 def test_no_statement_about_simulated_clusters_is_false(score: Score) -> None:
@@ -66,12 +81,15 @@ def test_no_statement_about_simulated_clusters_is_false(score: Score) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_statement_about_short_simulated_histories_is_false(chunk: int) -> None:
     """One reader and one worse log for each."""
-    false = []
+    false, said = [], {}
     for seed in SHORT_SEEDS[chunk::CHUNKS]:
         history = run_history(draw_history(seed, is_short=True))
         case = (*READERS,)[seed % len(READERS)], (*DAMAGES,)[seed // 3 % len(DAMAGES)]
-        false += [str(each) for each in score_of(history, seed, [case]).false]
+        score = score_of(history, seed, [case])
+        false += [str(each) for each in score.false]
+        said[f"seed {seed}, {', '.join(case)}"] = score.said
     assert false == []
+    assert_said(f"score-{chunk}", said)
 
 
 def test_what_a_whole_log_shows_is_said(score: Score) -> None:
@@ -110,11 +128,14 @@ def test_no_warning_about_an_accident_is_false_without_a_stretch_of_a_log(name: 
     reader = (*READERS,)[number % len(READERS)]
     score = score_of_golden(name, [(reader, STRETCH)], draw=number)
     assert [str(each) for each in score.false] == []
+    assert_said(f"score-{name}-{reader}-stretch", {"score": score.said})
 
 
 @pytest.mark.parametrize("reader", ["follow", "live"])
 def test_no_statement_about_ten_minutes_of_clean_traffic_is_false(reader: str) -> None:
-    assert [str(each) for each in score_of_golden("clean", [(reader, WHOLE)]).false] == []
+    score = score_of_golden("clean", [(reader, WHOLE)])
+    assert [str(each) for each in score.false] == []
+    assert_said(f"score-clean-{reader}", {"score": score.said})
 
 
 def test_each_restart_in_clean_traffic_is_one_finding_and_no_client_is_accused(
