@@ -1,6 +1,7 @@
 """Error codes by the texts and names of clients.
 
-Source: `rdkafka.c`, KafkaJS's `protocol/error.js`, Sarama's `errors.go`, franz-go's `kerr`.
+Source: Kafka's `Errors`, `rdkafka.c`, KafkaJS's `protocol/error.js`, Sarama's `errors.go`,
+franz-go's `kerr`.
 """
 
 from functools import cache
@@ -16,13 +17,16 @@ TEXTS: dict[Error, tuple[str, ...]] = {
         "This server does",
         "Unknown topic or",
     ),
+    Error.INVALID_FETCH_SIZE: ("Invalid message size", "The requested fetch size"),
     Error.LEADER_NOT_AVAILABLE: ("In the middle of", "Leader not available", "There is no leader"),
     Error.NOT_LEADER_OR_FOLLOWER: (
+        "For requests intended only",
         "Not leader for partition",
         "This server is not",
         "Tried to send a message",
     ),
     Error.REQUEST_TIMED_OUT: ("Request exceeded", "Request timed out", "The request timed"),
+    Error.BROKER_NOT_AVAILABLE: ("Broker not available", "The broker is not available"),
     Error.REPLICA_NOT_AVAILABLE: (
         "Replica information",
         "Replica not available",
@@ -69,7 +73,12 @@ TEXTS: dict[Error, tuple[str, ...]] = {
         "The group member's",
         "The provider group",
     ),
-    Error.INVALID_GROUP_ID: ("Invalid group.id", "The configured groupId", "The provided group"),
+    Error.INVALID_GROUP_ID: (
+        "Invalid group.id",
+        "The configured groupId",
+        "The provided group",
+        "The group id is invalid",
+    ),
     Error.UNKNOWN_MEMBER_ID: (
         "The coordinator is not aware",
         "The provided member",
@@ -105,7 +114,11 @@ TEXTS: dict[Error, tuple[str, ...]] = {
     Error.UNSUPPORTED_VERSION: ("API version not supported", "The version of API"),
     Error.TOPIC_ALREADY_EXISTS: ("Topic already exists", "Topic with this name"),
     Error.INVALID_PARTITIONS: ("Invalid number of", "Number of partitions"),
-    Error.INVALID_REPLICATION_FACTOR: ("Invalid replication", "Replication-factor"),
+    Error.INVALID_REPLICATION_FACTOR: (
+        "Invalid replication",
+        "Replication-factor",
+        "Replication factor is",
+    ),
     Error.INVALID_REPLICA_ASSIGNMENT: ("Invalid replica assignment", "Replica assignment"),
     Error.INVALID_CONFIG: ("Configuration is",),
     Error.NOT_CONTROLLER: ("Not controller for", "This is not the correct controller"),
@@ -121,7 +134,7 @@ TEXTS: dict[Error, tuple[str, ...]] = {
         "Broker received a duplicate",
         "The broker received a duplicate",
     ),
-    Error.INVALID_PRODUCER_EPOCH: ("Producer attempted an",),
+    Error.INVALID_PRODUCER_EPOCH: ("Producer attempted an", "Producer attempted to produce"),
     Error.INVALID_TXN_STATE: ("Producer attempted a transactional", "The producer attempted a"),
     Error.INVALID_PRODUCER_ID_MAPPING: (
         "Producer attempted to use",
@@ -173,6 +186,7 @@ TEXTS: dict[Error, tuple[str, ...]] = {
         "Consumer group The",
         "Consumer group has",
         "The consumer group",
+        "The group has reached",
     ),
     Error.FENCED_INSTANCE_ID: ("Static consumer fenced", "The broker rejected"),
     Error.ELIGIBLE_LEADERS_NOT_AVAILABLE: ("Eligible partition", "Eligible topic partition"),
@@ -183,11 +197,17 @@ TEXTS: dict[Error, tuple[str, ...]] = {
     Error.UNSTABLE_OFFSET_COMMIT: ("There are unstable",),
     Error.THROTTLING_QUOTA_EXCEEDED: ("The throttling quota", "Throttling quota"),
     Error.PRODUCER_FENCED: ("There is a newer",),
-    Error.RESOURCE_NOT_FOUND: ("Request illegally referred to resource",),
-    Error.DUPLICATE_RESOURCE: ("Request illegally referred to the",),
+    Error.RESOURCE_NOT_FOUND: (
+        "Request illegally referred to resource",
+        "A request illegally referred to a resource",
+    ),
+    Error.DUPLICATE_RESOURCE: (
+        "Request illegally referred to the",
+        "A request illegally referred to the",
+    ),
     Error.UNACCEPTABLE_CREDENTIAL: ("Requested credential",),
     Error.INVALID_UPDATE_VERSION: ("Invalid update version", "The given update"),
-    Error.UNKNOWN_TOPIC_ID: ("Unknown topic id",),
+    Error.UNKNOWN_TOPIC_ID: ("Unknown topic id", "This server does not host this topic ID"),
     Error.INCONSISTENT_TOPIC_ID: ("The log's topic ID",),
     Error.FENCED_MEMBER_EPOCH: ("The member epoch is fenced",),
     Error.UNRELEASED_INSTANCE_ID: ("The instance ID is",),
@@ -202,10 +222,33 @@ TEXTS: dict[Error, tuple[str, ...]] = {
     Error.INVALID_RECORD_STATE: ("The record state",),
     Error.SHARE_SESSION_NOT_FOUND: ("The share session was",),
     Error.INVALID_SHARE_SESSION_EPOCH: ("The share session epoch",),
-    Error.FENCED_STATE_EPOCH: ("The share-group state",),
+    Error.FENCED_STATE_EPOCH: ("The share-group state", "The share coordinator rejected"),
     Error.INVALID_REGULAR_EXPRESSION: ("The regular expression",),
     Error.STREAMS_INVALID_TOPOLOGY: ("The supplied topology is",),
     Error.SHARE_SESSION_LIMIT_REACHED: ("The limit of share",),
+    Error.RECORD_LIST_TOO_LARGE: ("Message batch larger", "The request included message batch"),
+    Error.INVALID_COMMIT_OFFSET_SIZE: ("Commit offset data", "The committing offset"),
+    Error.REASSIGNMENT_IN_PROGRESS: ("Partition reassignment is", "A partition reassignment"),
+    Error.INCONSISTENT_VOTER_SET: ("Indicates that the either",),
+    Error.FEATURE_UPDATE_FAILED: ("Unable to update finalized",),
+    Error.PRINCIPAL_DESERIALIZATION_FAILURE: ("Request principal",),
+    Error.SNAPSHOT_NOT_FOUND: ("Requested snapshot",),
+    Error.POSITION_OUT_OF_RANGE: ("Requested position",),
+    Error.DUPLICATE_BROKER_REGISTRATION: ("This broker ID",),
+    Error.BROKER_ID_NOT_REGISTERED: ("The given broker ID",),
+    Error.INCONSISTENT_CLUSTER_ID: ("The clusterId in",),
+    Error.TRANSACTIONAL_ID_NOT_FOUND: ("The transactionalId could",),
+    Error.FETCH_SESSION_TOPIC_ID_ERROR: ("The fetch session encountered",),
+    Error.INELIGIBLE_REPLICA: ("The new ISR",),
+    Error.NEW_LEADER_ELECTED: ("The AlterPartition request",),
+    Error.OFFSET_MOVED_TO_TIERED_STORAGE: ("The requested offset is moved",),
+    Error.UNKNOWN_CONTROLLER_ID: ("This controller ID",),
+    Error.INVALID_VOTER_KEY: ("The voter key",),
+    Error.DUPLICATE_VOTER: ("The voter is already",),
+    Error.VOTER_NOT_FOUND: ("The voter is not",),
+    Error.REBOOTSTRAP_REQUIRED: ("Client metadata is stale",),
+    Error.STREAMS_INVALID_TOPOLOGY_EPOCH: ("The supplied topology epoch is invalid",),
+    Error.STREAMS_TOPOLOGY_FENCED: ("The supplied topology epoch is outdated",),
 }
 """Beginnings of error texts, as long as needed to tell one from another."""
 
@@ -216,6 +259,7 @@ OLDER_NAMES = {
     "NOT_LEADER_FOR_PARTITION": Error.NOT_LEADER_OR_FOLLOWER,
     "MSG_SIZE_TOO_LARGE": Error.MESSAGE_TOO_LARGE,
     "TOPIC_EXCEPTION": Error.INVALID_TOPIC_EXCEPTION,
+    "STALE_CTRL_EPOCH": Error.STALE_CONTROLLER_EPOCH,
 }
 """Names of librdkafka, and of Kafka before 2.6."""
 
