@@ -7,10 +7,12 @@ again and writes it. An exchange that comes in is a fault, even where another on
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import local, report
@@ -22,6 +24,7 @@ from brokertwin.state.cell.cell import Cell
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Output, Position
+from tests.support.said import assert_said
 from tests.support.sources import ROOT
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -34,8 +37,8 @@ FILES = {file.name.removesuffix(".jsonl.gz"): [file] for file in CAPTURES.glob("
 HISTORIES = {**FILES, TOGETHER: sorted(CAPTURES.glob("*.jsonl.gz"))}
 
 
-def measured(files: list[Path]) -> dict[str, Any]:
-    """How many exchanges there are, which do not agree, by API, and how the history was put."""
+def measured(files: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    """How many exchanges agree, which do not, by API, how the history was put; and the report."""
     broker_settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     recording = read(files)
     with handled_events() as searched:
@@ -50,7 +53,16 @@ def measured(files: list[Path]) -> dict[str, Any]:
     compared = report.compare_all(recording.exchanges, planned.schedule, responses, frozenset())
     faults = [one.exchange.id for one in compared if is_fault(one)]
     assert not faults, "the machine may refuse a request, and never fail at one"
-    return {
+    console = Console(file=StringIO(), width=200)
+    report.show_summary(console, recording.exchanges, responses)
+    report.show_comparison(console, compared)
+    report.show_earlier(console, planned.earlier)
+    report.show_schedule(console, planned.schedule)
+    report.show_touched(console, compared)
+    report.show_freedoms(console, compared)
+    report.show_last_line(console, compared)
+    assert isinstance(console.file, StringIO)
+    table = {
         "exchanges": len(compared),
         "agree": report.agreeing(compared),
         **{verdict: ids_by_api(compared, verdict) for verdict in PINNED},
@@ -60,6 +72,7 @@ def measured(files: list[Path]) -> dict[str, Any]:
             for name in ("moved", "held", "late", "lost")
         },
     }
+    return table, console.file.getvalue().splitlines()
 
 
 @contextmanager
@@ -96,7 +109,9 @@ def in_order(ids: Iterable[str]) -> list[str]:
 @pytest.mark.parametrize("name", sorted(HISTORIES))
 def test_agreement_matches_the_table(name: str) -> None:
     table = json.loads(TABLE.read_text(encoding="utf-8"))
-    assert measured(HISTORIES[name]) == table[name]
+    found, printed = measured(HISTORIES[name])
+    assert found == table[name]
+    assert_said(f"replay-{name.replace(' ', '-')}", {"replay --compare": printed})
 
 
 def test_the_table_has_every_capture() -> None:
@@ -119,7 +134,7 @@ def test_apis_independent_of_missing_data_agree() -> None:
 
 
 def write() -> None:
-    lines = [f"{json.dumps(n)}: {json.dumps(measured(f))}" for n, f in sorted(HISTORIES.items())]
+    lines = [f"{json.dumps(n)}: {json.dumps(measured(f)[0])}" for n, f in sorted(HISTORIES.items())]
     TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
