@@ -44,8 +44,9 @@ interpreters: ## the quick tests of the core and the gateway on Python 3.11, 3.1
 		build/python$$version/bin/pytest -q -n auto -m "not ($(LIVE))" tests/state tests/clients tests/gateway || exit 1; \
 	done
 
-record: setup ## ask a real broker and write goldens; NAME=groups/share_walks records one
+record: setup ## ask a real broker and write goldens; NAME=groups/share_walks records one, NAME=said the tools' words
 	@case "$(NAME)" in \
+		said) SAID=write $(PYTEST) -q tests/recordings tests/score ;; \
 		score*) $(BIN)/python -m tests.score.record $(NAME) ;; \
 		*) GOLDENS=record GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares ;; \
 	esac

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -27,9 +26,9 @@ from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import Exchange
 from tests.score.goldens import names
 from tests.score.record import GOLDENS
+from tests.support import audits
 from tests.support.requestlogs import REQUEST_LOGS
 from tests.support.said import assert_said
-from tests.support.sources import ROOT
 
 EVIDENCE = 5
 """Number of lines of evidence that are kept of a finding."""
@@ -37,21 +36,13 @@ EVIDENCE = 5
 SESSIONS = 12
 """Number of fetch sessions that are explained."""
 
-LONG = {"clean", "kroxylicious"}
-"""Left out: the score reads the first one, and the second one needs an option."""
-
-
-def _recordings() -> dict[str, list[Path]]:
-    found = {each.name.partition(".")[0]: [each] for each in ROOT.glob("tests/captures/*.jsonl.gz")}
-    folders = [*REQUEST_LOGS.iterdir(), *(GOLDENS / name for name in names())]
-    for folder in folders:
-        if folder.is_dir() and folder.name not in LONG:
-            logs = [*folder.glob("*request.log.gz"), *folder.glob("*.jsonl.gz")]
-            found[folder.name] = sorted(logs)
-    return dict(sorted(found.items()))
-
-
-RECORDINGS = _recordings()
+FOLDERS = {each.name: each for each in REQUEST_LOGS.iterdir() if each.is_dir()}
+FOLDERS |= {f"accident-{name}": GOLDENS / name for name in names() if name != "clean"}
+LOGS = {
+    name: sorted([*folder.glob("*request.log.gz"), *folder.glob("*.jsonl.gz")])
+    for name, folder in FOLDERS.items()
+}
+RECORDINGS = {each: files for each, files in (LOGS | audits.RECORDINGS).items() if files}
 
 
 def _said_by(subject: Callable[[], Subject]) -> list[str]:
@@ -63,8 +54,8 @@ def _said_by(subject: Callable[[], Subject]) -> list[str]:
         return [refused.message, refused.hint]
 
 
-def _explained(files: list[Path]) -> Iterator[tuple[str, list[str]]]:
-    reading = FileReading()
+def _explained(name: str) -> Iterator[tuple[str, list[str]]]:
+    files, reading = RECORDINGS[name], audits.READING.get(name, FileReading())
     whole = recording.read_from(lambda summary: read_files(files, reading, summary), with_own=True)
     seen, of_all = whole.exchanges, observed_recording(whole.exchanges)
     cluster = watched(whole)
@@ -91,9 +82,9 @@ def _sessions(exchanges: list[Exchange]) -> list[int]:
     return sorted({session_of(each.request)[0] for each in fetches} - {0})[:SESSIONS]
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", sorted(RECORDINGS))
 def test_the_same_is_said_of_a_recording(name: str) -> None:
-    files = RECORDINGS[name]
-    found = findings(read(files, FileReading()).history)
+    reading = audits.READING.get(name, FileReading())
+    found = findings(read(RECORDINGS[name], reading).history)
     audit = [json.dumps(each.document(EVIDENCE), ensure_ascii=False) for each in found]
-    assert_said(name, {"audit": audit, **dict(_explained(files))})
+    assert_said(name, {"audit": audit, **dict(_explained(name))})
