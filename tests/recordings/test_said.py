@@ -17,6 +17,7 @@ from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import Subject
 from brokertwin.recordings.explain.transactions import TransactionTimeline
+from brokertwin.recordings.formats import dumps
 from brokertwin.recordings.formats.documents import Texts
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.history.exchange import exchange_of
@@ -28,7 +29,7 @@ from brokertwin.recordings.replay.recording import Exchange
 from tests.score.goldens import names
 from tests.score.record import GOLDENS
 from tests.support import audits
-from tests.support.requestlogs import REQUEST_LOGS
+from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE
 from tests.support.said import assert_said
 from tests.support.sources import ROOT
 
@@ -90,6 +91,12 @@ def _explained(name: str) -> Iterator[tuple[str, list[str]]]:
 def _sessions(exchanges: list[Exchange]) -> list[int]:
     fetches = [each for each in map(exchange_of, exchanges) if each.line.api == "FETCH"]
     return sorted({session_of(each.request)[0] for each in fetches} - {0})[:SESSIONS]
+
+
+def test_the_same_is_said_with_batch_headers() -> None:
+    found = findings(read([SINGLE], FileReading(), dumps.read([DUMP])).history)
+    audit = [json.dumps(each.document(EVIDENCE), ensure_ascii=False) for each in found]
+    assert_said("single-batches", {"audit --batches": audit})
 
 
 @pytest.mark.parametrize("name", sorted(RECORDINGS))

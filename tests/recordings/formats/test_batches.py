@@ -151,3 +151,13 @@ def test_a_file_without_a_dump_is_a_user_error(
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         dumps.read([file])
+
+
+def test_the_last_offset_of_a_batch_in_a_table_is_relative_to_its_base(tmp_path: Path) -> None:
+    fields = {"baseOffset": 5, "lastOffset": 7, "records": 3, "bytes": 90}
+    fields |= {"baseTimestamp": 1, "maxTimestamp": 2}
+    table = tmp_path / "orders-0.tsv"
+    table.write_text("\t".join(fields) + "\n" + "\t".join(map(str, fields.values())) + "\n")
+    ((place, (batch,)),) = dumps.read([table]).items()
+    assert place == BatchPartition("orders", 0)
+    assert (batch.base_offset, batch.last_offset_delta, batch.record_count) == (5, 2, 3)

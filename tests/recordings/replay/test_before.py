@@ -5,12 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.recordings.replay import before
 from brokertwin.recordings.replay.comparison import CompareVerdict, ComparisonOutcome
 from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.recording import Recording
 from brokertwin.state.apis import list_groups
 from brokertwin.state.cluster.machines import Machine
 from tests.support.races import TOPIC, TimedRequest, create, recorded, replayed
+from tests.support.synthetic_recording import exchange
 
 GROUP = "ours"
 OLDER = "older"
@@ -102,3 +104,24 @@ def test_an_entry_that_both_have_is_compared() -> None:
     listed = next(one for one in recording.exchanges if one.id == "groups")
     listed.response["groups"][0]["protocolType"] = "other"
     assert outcomes_of(recording)["groups"].verdict is CompareVerdict.DIFFER
+
+
+@pytest.mark.parametrize(("version", "is_of_all"), [(0, True), (1, False)])
+def test_no_topics_are_all_topics_in_version_0_alone(version: int, is_of_all: bool) -> None:
+    """KIP-4: later ones ask for all with null."""
+    listed = exchange(1, "a", "METADATA", {"topics": []}, {"topics": []})
+    listed.header.request_api_version = version
+    assert before._is_of_all(listed) is is_of_all
+
+
+@pytest.mark.parametrize(
+    ("body", "topic"),
+    [
+        ({"key": "g"}, "__consumer_offsets"),
+        ({"key": "t", "keyType": 1}, "__transaction_state"),
+    ],
+)
+def test_a_coordinator_that_is_asked_for_has_an_internal_topic(body: Any, topic: str) -> None:
+    """Version 0 has no type of the key: it is of a group."""
+    found = before.created(exchange(1, "a", "FIND_COORDINATOR", body, {}))
+    assert list(found) == [(before.TOPIC, topic)]

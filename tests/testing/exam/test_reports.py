@@ -23,6 +23,7 @@ from brokertwin.testing.exam.reports import (
 )
 from brokertwin.testing.exam.verdicts import Deviation, Outcome, Result, keys_of
 from tests.support.browsers import DARK, LIGHT, assert_fits, seen
+from tests.support.said import assert_said
 
 DEVIATION = Deviation(
     "produce", "a.errorCode", 0, 45, ExamSeverity.DATA, "Produce", 9, {"topic": "<b>\x00"}
@@ -48,6 +49,20 @@ def test_json_report_is_a_baseline() -> None:
 
 def test_headline_counts_scenarios_by_their_worst_consequence() -> None:
     assert list(REPORT.headline.values()) == [1, 0, 0, 0]
+
+
+def test_each_form_of_a_report_is_as_it_was() -> None:
+    forms = {
+        "JSON": as_json(REPORT),
+        "JUnit": as_junit(REPORT, set()),
+        "SARIF": as_sarif(REPORT, set()),
+        "card": as_card(REPORT),
+        "page": page(REPORT),
+    }
+    texts = {
+        name: form.decode() if isinstance(form, bytes) else form for name, form in forms.items()
+    }
+    assert_said("exam-reports", {name: text.splitlines() for name, text in texts.items()})
 
 
 def test_versions_of_apis_are_counted() -> None:
