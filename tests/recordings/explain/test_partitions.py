@@ -324,3 +324,9 @@ def test_newer_epoch_that_is_not_recorded_is_not_contradicted(tmp_path: Path) ->
         "Broker 1 was asked for epoch 5, and had not heard of it yet; the recording does not show"
         " its leader."
     )
+
+
+def test_transactional_ids_that_wrote_to_the_topic_are_read_too() -> None:
+    """An EndTxn names no topic: it is found by the ids of the Produces."""
+    subject = PartitionTimeline(watched("txn_isolation"), "txn_isolation.13.events-0")
+    assert subject.transactional_ids == {f"txn_isolation.13.txn-{number}" for number in (0, 1)}

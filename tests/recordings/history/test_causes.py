@@ -478,6 +478,17 @@ def test_an_instance_that_is_not_released_is_held_by_its_member() -> None:
     assert (cause.instance, cause.member) == ("i", "old")
 
 
+def test_a_replaced_member_is_told_who_holds_its_instance_among_others() -> None:
+    recording = SyntheticRecording()
+    recording.join("j-0", 1, is_new=True, instance="j")
+    recording.join("i-0", 2, is_new=True, instance="i")
+    recording.join("i-1", 3, is_new=True, instance="i")
+    heartbeat(recording, "a", 2, Error.UNKNOWN_MEMBER_ID, member="i-0")
+    (cause,) = refusal(recording)
+    assert isinstance(cause, InstanceHeld)
+    assert (cause.instance, cause.member) == ("i", "i-1")
+
+
 def test_an_old_member_epoch_is_explained_by_the_heartbeat_with_the_newer_one() -> None:
     recording = SyntheticRecording()
     beat(recording, "m", 0, 1)

@@ -53,6 +53,17 @@ def test_a_jump_of_a_sessions_epochs_is_a_hole_in_any_order(follower: int, seed:
     assert holes_of(shown) == [(9_500, 15_000)]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_in_any_order_are_joined_to_runs(seed: int) -> None:
+    numbers = [*range(1, 8), *range(11, 14), *range(20, 24)]
+    random.Random(seed).shuffle(numbers)
+    runs: list[holes._Run] = []
+    for number in numbers:
+        holes._add(runs, number, number)
+    assert [(each.first, each.last) for each in runs] == [(1, 7), (11, 13), (20, 23)]
+    assert [(each.begin, each.end) for each in runs] == [(1, 7), (11, 13), (20, 23)]
+
+
 def test_two_missing_epochs_are_no_hole() -> None:
     assert holes_of(fetches([*range(1, 15), *range(17, 40)])) == []
     assert holes_of(fetches([*range(1, 15), *range(21, 40)])) == [(7_000, 10_500)]

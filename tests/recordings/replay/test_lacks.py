@@ -105,6 +105,14 @@ def test_refused_requests_say_nothing_of_the_beginning(tmp_path: Path) -> None:
     )
 
 
+def test_a_member_that_joined_is_not_older(tmp_path: Path) -> None:
+    joined = (11, {"groupId": "g", "memberId": ""}, {"errorCode": 0, "memberId": "m"})
+    beat = (12, {"groupId": "g", "memberId": "m", "generationId": 1}, {"errorCode": 0})
+    assert sentences(capture_of(tmp_path, joined, beat)) == []
+    (sentence,) = sentences(capture_of(tmp_path, beat))
+    assert "1 group began before" in sentence
+
+
 def test_a_log_without_its_beginning_says_what_is_older(tmp_path: Path) -> None:
     lines = gzip.decompress(logs_of("steady")[0].read_bytes()).splitlines(keepends=True)
     file = tmp_path / "broker-1.log"
