@@ -5,6 +5,7 @@ import pytest
 
 from brokertwin.recordings.history.brokers import Absence
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.holes import MISSED_MIN
 from brokertwin.recordings.history.replication import LeadingParts
 from brokertwin.streaming.live import facts as facts_module
 from brokertwin.streaming.live.facts import (
@@ -12,6 +13,7 @@ from brokertwin.streaming.live.facts import (
     DELAYS_KEPT,
     EXPIRING,
     FACTS_KEPT_MS,
+    LOST_MS,
     REFRESHED_MS,
     ClusterFacts,
     FactRow,
@@ -124,6 +126,16 @@ def test_a_stretch_without_the_epochs_of_a_session_is_a_hole() -> None:
             facts.add(encoded(row))
     assert facts.known.holes == [(NOW + 29_000, NOW + 60_000)]
     assert [facts.known.part_of(NOW + 1_000 * each) for each in (29, 45, 60)] == [0, -1, 1]
+
+
+@pytest.mark.parametrize(("missed", "is_hole"), [(MISSED_MIN - 1, False), (MISSED_MIN, True)])
+def test_a_jump_of_few_epochs_is_no_hole(missed: int, is_hole: bool) -> None:
+    facts = ClusterFacts()
+    times = [NOW + LOST_MS * each for each in (0, 1, 2, 3 + missed, 4 + missed)]
+    for time in times:
+        for row in learned("shop", "x/0", [fetch(time, 0.0, LOST_MS)], facts, NOW):
+            facts.add(encoded(row))
+    assert bool(facts.known.holes) is is_hole
 
 
 def test_a_log_that_comes_in_two_partitions_shows_no_holes() -> None:
