@@ -16,6 +16,8 @@ from brokertwin.recordings.formats.batches import (
     Missing,
     Needs,
 )
+from brokertwin.recordings.formats.order import Sorter
+from brokertwin.recordings.formats.pipeline import sort
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
 
 PRODUCE = 0
@@ -161,3 +163,13 @@ def test_the_last_offset_of_a_batch_in_a_table_is_relative_to_its_base(tmp_path:
     ((place, (batch,)),) = dumps.read([table]).items()
     assert place == BatchPartition("orders", 0)
     assert (batch.base_offset, batch.last_offset_delta, batch.record_count) == (5, 2, 3)
+
+
+@pytest.mark.parametrize(("apis", "nameless"), [({1}, 2), ({1, 3}, 1)])
+def test_topic_ids_of_fetches_without_a_name_are_counted(apis: set[int], nameless: int) -> None:
+    """Metadata responses have the name of one of two."""
+    documents, summary = read(*logs_of("leader_kill")[:1])
+    chosen = [each for each in documents if each.header.request_api_key in apis]
+    with Sorter() as sorter:
+        sort(chosen, sorter, summary)
+    assert summary.nameless_topic_ids == nameless

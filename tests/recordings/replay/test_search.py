@@ -18,7 +18,7 @@ from brokertwin.recordings.replay.recording import NOTICED_MS, Recording, read
 from brokertwin.recordings.replay.report import agreeing, compare_all
 from brokertwin.recordings.replay.schedule import DeliverySchedule
 from brokertwin.recordings.replay.search import SearchLimits
-from brokertwin.recordings.replay.timing import Tolerances
+from brokertwin.recordings.replay.timing import Tolerances, slowest_ms
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.events import Kind
 from tests.support.races import (
@@ -34,6 +34,7 @@ from tests.support.races import (
     recorded,
     replayed,
 )
+from tests.support.synthetic_recording import exchange
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 
@@ -502,3 +503,24 @@ def test_a_broker_may_notice_late_that_a_connection_has_ended() -> None:
     steps = [step.exchange_id for step in schedule.steps]
     assert steps.index(empty.id) < steps.index(first.id), "the other got nothing yet"
     assert first.id not in schedule.moved, "no request was moved"
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "brokers", "slowest"),
+    [
+        ("LIST_OFFSETS", {}, 1, 900),
+        ("FETCH", {"maxWaitMs": 500}, 1, 10),
+        ("PRODUCE", {"acks": -1}, 1, 900),
+        ("PRODUCE", {"acks": -1}, 2, 10),
+        ("PRODUCE", {"acks": 1}, 2, 900),
+        ("OFFSET_COMMIT", {}, 1, 900),
+        ("OFFSET_COMMIT", {}, 2, 10),
+    ],
+)
+def test_the_slowest_response_is_of_a_request_that_does_not_wait(
+    api: str, body: dict[str, int], brokers: int, slowest: int
+) -> None:
+    """A long poll waits, and with replicas what is written waits for them."""
+    listed = {"brokers": [{"nodeId": node} for node in range(brokers)]}
+    asked = exchange(0, "a", "METADATA", {}, listed, end=10)
+    assert slowest_ms([asked, exchange(100, "a", api, body, {}, end=1_000)]) == slowest
