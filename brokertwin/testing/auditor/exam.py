@@ -286,8 +286,11 @@ class _Processes:
 
     def __exit__(self, *_: object) -> None:
         self.kill(list(self._running))
-        for reader in self._readers:
-            reader.join()
+        for process, reader in zip(self._running.values(), self._readers, strict=True):
+            reader.join(CLOSE_S)
+            if reader.is_alive():  # a child of a script that has ended holds the output
+                os.killpg(process.pid, signal.SIGKILL)
+                reader.join()
         for role, process in self._running.items():
             if process.returncode not in ENDED:
                 text = self._errors[role.name].read_text(errors="replace")
@@ -359,8 +362,9 @@ class _Processes:
         return self._running[role].poll() is None
 
     def terminate(self, roles: Sequence[ProcessRole]) -> None:
+        """Send SIGTERM to processes and their children: a script may wrap a client."""
         for role in self.running(roles):
-            self._running[role].send_signal(signal.SIGTERM)
+            os.killpg(self._running[role].pid, signal.SIGTERM)
 
     def kill(self, roles: Sequence[ProcessRole]) -> list[str]:
         """Kill processes that have not ended, with their children; return their names."""

@@ -80,6 +80,15 @@ def test_a_process_that_does_not_finish_is_killed_and_not_accused(
     raise AssertionError(verdict.unfinished)
 
 
+def test_clients_that_a_script_wraps_end_with_it(broker: KafkaBroker) -> None:
+    """The output of a process has no end while a child has it."""
+    works = (WorkKind.PRODUCE, WorkKind.CONSUME)
+    member = 'case "$EXAM_NAME" in member*) sleep 600; exit 0;; esac'
+    words = ("sh", "-c", f'{member}\n{sys.executable} -c "$0"\nexit 0', PRODUCER)
+    verdict = exam(broker, *words, works=works)._replace(timeout_s=5.0).run([])
+    assert verdict.gave_up == {}
+
+
 @pytest.mark.parametrize(
     ("script", "text"),
     [("exit 143", None), ("exit 7", "exit code 7"), ("kill -SEGV $$", "exit code -11")],
