@@ -14,6 +14,7 @@ from brokertwin.cli.output import out, progress_bars, say, show_table
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.testing.exam.rights import Rights
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.security import ClientSecurity
@@ -194,7 +195,7 @@ def _examined(
 
 def _show(report: "Report", baseline_keys: "set[Key]") -> None:
     from brokertwin.testing.exam.reports import api_summary, described, total, worst_of
-    from brokertwin.testing.exam.verdicts import Outcome
+    from brokertwin.testing.exam.verdicts import Outcome, keys_of
 
     for result in report.results:
         deviations = result.unexplained
@@ -223,6 +224,10 @@ def _show(report: "Report", baseline_keys: "set[Key]") -> None:
     )
     for severity, count in report.headline.items():
         out.print(f"{count:>5} {severity.value}", highlight=False)
+    if baseline_keys:
+        keys = keys_of(report.results)
+        known = counted(len(keys & baseline_keys), "known deviation")
+        out.print(f"{len(keys - baseline_keys):>5} new, {known}", highlight=False)
     others = (each for each in report.results if each.outcome is Outcome.OTHER_SETTINGS)
     for reason, count in Counter(each.reason for each in others).items():
         out.print(f"{count:>5} not played: {reason}", soft_wrap=True, highlight=False, markup=False)

@@ -438,9 +438,10 @@ def _show_timeline(subject: "Subject", errors: bool, client: str | None, as_json
 
 def _show_all(entries: "list[TimelineEntry]", as_json: bool) -> None:
     """Print entries, and each new date if they are of several days."""
+    from brokertwin.recordings.explain.story import of_several_hosts
     from brokertwin.recordings.history.words import moment
 
-    explained: set[int] = set()
+    explained, shared = set[int](), of_several_hosts(entries)
     days = [moment(entry.time).partition(" ")[0] for entry in entries]
     shown = days[0] if len(set(days)) == 1 else ""
     for day, entry in zip(days, entries, strict=True):
@@ -450,7 +451,7 @@ def _show_all(entries: "list[TimelineEntry]", as_json: bool) -> None:
             if day != shown:
                 shown = day
                 _say(f"{day} (UTC)", "bold")
-            for shade, text in entry.lines(explained):
+            for shade, text in entry.lines(explained, shared):
                 _say(text, STYLES.get(shade, ""))
 
 

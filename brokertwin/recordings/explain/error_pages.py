@@ -75,6 +75,38 @@ OF_CLIENTS = (
         "Explain OFFSET_OUT_OF_RANGE. `brokertwin explain partition TOPIC-N FILE…` shows it.",
     ),
     _OwnError(
+        r"group is (?:already )?rebalancing|Request joining group due to",
+        "The consumer joins its group again: a member joined, left or was removed.",
+        "Explain REBALANCE_IN_PROGRESS. `brokertwin explain group GROUP FILE…` names the cause of"
+        " each rebalance.",
+    ),
+    _OwnError(
+        r"Lost previously assigned partitions|onPartitionsLost",
+        "The coordinator no longer had the member: it was removed, or another took its instance.",
+        f"Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or FENCED_INSTANCE_ID. {_FROM_LOG}",
+    ),
+    _OwnError(
+        r"awaiting InitProducerId|initializing transactional state",
+        "The producer got no producer id in max.block.ms: its requests were refused, had no"
+        " response, or reached no broker.",
+        f"`brokertwin explain transaction ID FILE…` shows the refused ones. {_UNREACHED}",
+    ),
+    _OwnError(
+        r"session timed out without receiving a heartbeat response",
+        "The consumer got no response to its heartbeats in session.timeout.ms.",
+        _UNREACHED,
+    ),
+    _OwnError(
+        r"Group coordinator \S+ .*is unavailable or invalid",
+        "The consumer looks for its coordinator again, for the reason after `due to cause`.",
+        "Explain NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.",
+    ),
+    _OwnError(
+        r"Error sending fetch request|Fetch request .*failed due to",
+        "A Fetch had no response: the connection ended, or request.timeout.ms passed.",
+        _UNREACHED,
+    ),
+    _OwnError(
         r"not present in metadata after|Expiring \d+ record|_?msg_timed_out|Message timed out"
         r"|\b(?:Kafka)?Timeout(?:Exception|Error)\b",
         "A request had no response in time, or reached no broker.",
@@ -83,6 +115,7 @@ OF_CLIENTS = (
     _OwnError(
         r"Connection to node -?\d+ .*could not be established|broker transport failure"
         r"|all broker connections are down|host resolution failure|local: SSL error|_TRANSPORT$"
+        r"|\bNode -?\d+ disconnected|Bootstrap broker .*disconnected|SSL handshake failed"
         r"|_ALL_BROKERS_DOWN|_RESOLVE$|_SSL$|NoBrokersAvailable|\b(?:Disconnect|SslAuthentication)"
         "Exception",
         "The connection failed: no broker returns this.",

@@ -42,5 +42,9 @@ def explained(whole: Recording, place: str) -> list[TimelineEntry]:
     keys = [f"{named(topic)}-{number}" for topic, number in refused_in(found)]
     for _, refused in causes_in(keys, whole, {exchange_id}):
         first = with_cause(first, refused)
+    sender = [f"from {found.host}"] * bool(found.host)
+    sender += [f"principal {found.principal}"] * bool(found.principal)
+    if sender:
+        first = first._replace(notes=[", ".join(sender), *first.notes])
     made = [first, *others]
     return [entry for place, entry in enumerate(made) if entry not in made[:place]]

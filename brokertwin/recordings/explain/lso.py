@@ -1,7 +1,8 @@
 """The last stable offset of a partition: why consumers of committed records stop."""
 
+from brokertwin.patterns import later
 from brokertwin.recordings import sentences
-from brokertwin.recordings.explain.story import TimelineEntry, absent
+from brokertwin.recordings.explain.story import SHOWN, TimelineEntry, absent
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.findings import LsoHeldBack, OpenTransactionOf
@@ -9,7 +10,9 @@ from brokertwin.recordings.history.lag import LAGS, PartitionLag
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.stable_offsets import StableOffset
 from brokertwin.recordings.history.words import names_of
-from brokertwin.wording import counted
+from brokertwin.wording import counted, some
+
+TOPIC_ID = later(r"[A-Za-z0-9_-]{22}")
 
 
 class LsoTimeline:
@@ -29,6 +32,14 @@ class LsoTimeline:
             ids = sorted(each.id.partition(" ")[::2] for each in lags.entities)
             raise absent("partition", key, [f"{name}-{n}" for n, name in ids])
         self.key = key
+        self._nameless = [
+            f"{each.id.partition(' ')[2]}-{number}"
+            for each, other in lags.entities.items()
+            if isinstance(other, PartitionLag)
+            and other.stable.stable >= 0
+            and each.id.startswith(f"{number} ")
+            and TOPIC_ID.fullmatch(each.id.partition(" ")[2])
+        ]
         self.stable = partition.stable
         held = recording.found(LAGS, LsoHeldBack)
         self._held = [each for each in held if each.partition.place == key]
@@ -53,7 +64,15 @@ class LsoTimeline:
 
     def ending(self) -> list[str]:
         """The last offsets; the transaction that holds back the stable one, and who waits."""
-        return list(ending_of(self.stable, self.key))
+        return list(ending_of(self.stable, self.key)) or [self._unknown()]
+
+    def _unknown(self) -> str:
+        """That no Fetch shows the partition, and what may be the same one by its topic's id."""
+        said = f"unknown: no Fetch response of the recording has a last stable offset of {self.key}"
+        if not self._nameless:
+            return said
+        ids = some(self._nameless, SHOWN)
+        return f"{said}; Fetches name topics by id, and these ids have no name in it: {ids}"
 
 
 def ending_of(stable: StableOffset, key: str) -> list[str]:

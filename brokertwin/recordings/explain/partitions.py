@@ -229,7 +229,7 @@ class PartitionTimeline:
             return None
         place, time, broker = line.place, int(seen.taken), f"broker {line.broker}"
         of = place, time, line.client, broker, line.api, line.version
-        return TimelineEntry(*of, said, notes, refused)
+        return TimelineEntry(*of, said, notes, refused, line.host)
 
     def causes(self, places: Collection[str]) -> Iterator[tuple[str, TimelineError]]:
         """The errors in `EXPLAINED` of some exchanges that have a cause, with their places."""

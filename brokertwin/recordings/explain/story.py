@@ -1,6 +1,6 @@
 """A timeline: requests, responses and their causes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -64,18 +64,23 @@ class TimelineEntry(NamedTuple):
     said: str
     notes: list[str]
     refused: list[TimelineError]
+    host: str = ""
 
     @classmethod
     def at(
         cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
     ) -> "TimelineEntry":
         head = line.place, line.time, line.client, line.connection, line.api, line.version
-        return cls(*head, said, notes, refused)
+        return cls(*head, said, notes, refused, line.host)
 
-    def lines(self, explained: set[int]) -> Iterator[TimelineLine]:
-        """Lines of text; an error is described at its first entry, if not in `explained`."""
+    def lines(self, explained: set[int], shared: Collection[str] = ()) -> Iterator[TimelineLine]:
+        """Lines of text; an error is described at its first entry, if not in `explained`.
+
+        `shared`: client ids of several hosts, which are named.
+        """
         version = f" v{self.version}" if self.version >= 0 else ""
-        what = f"client {self.client}  {self.api}{version}"
+        host = f" at {self.host}" if self.host and self.client in shared else ""
+        what = f"client {self.client}{host}  {self.api}{version}"
         if self.version == NO_VERSION:
             what = f"{self.connection}  {self.api}"
         yield TimelineLine(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
@@ -109,6 +114,14 @@ class TimelineEntry(NamedTuple):
             ]
         }
         return dict(msgspec.to_builtins(made))
+
+
+def of_several_hosts(entries: Iterable[TimelineEntry]) -> set[str]:
+    """The client ids that several hosts use."""
+    hosts: dict[str, set[str]] = {}
+    for each in entries:
+        hosts.setdefault(each.client, set()).add(each.host)
+    return {client for client, names in hosts.items() if len(names - {""}) > 1}
 
 
 class Subject(Protocol):

@@ -137,8 +137,8 @@ TEXTS: dict[Error, tuple[str, ...]] = {
     Error.INVALID_PRODUCER_EPOCH: ("Producer attempted an", "Producer attempted to produce"),
     Error.INVALID_TXN_STATE: ("Producer attempted a transactional", "The producer attempted a"),
     Error.INVALID_PRODUCER_ID_MAPPING: (
-        "Producer attempted to use",
-        "The producer attempted to use",
+        "Producer attempted to use a producer id",
+        "The producer attempted to use a producer id",
     ),
     Error.INVALID_TRANSACTION_TIMEOUT: ("The transaction timeout", "Transaction timeout"),
     Error.CONCURRENT_TRANSACTIONS: (

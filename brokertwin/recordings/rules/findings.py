@@ -173,10 +173,9 @@ OF_FINDINGS: dict[str, Rule] = {
         " record of the oldest open transaction.",
         "KIP-98; UnifiedLog.fetchLastStableOffsetMetadata",
         "Look at the client of the transaction: it has to commit or abort. The coordinator aborts"
-        " the"
-        " transaction after transaction.timeout.ms. `kafka-transactions.sh find-hanging` and"
-        " `abort`"
-        " end one that the coordinator does not know.",
+        " the transaction after transaction.timeout.ms; `kafka-transactions.sh"
+        " forceTerminateTransaction` ends it at once. `find-hanging` and `abort` are for one that"
+        " the coordinator does not know.",
     ),
     "client-throttled": Rule(
         "A client that exceeds a quota is told to wait, and its connection is muted for that time.",

@@ -1,6 +1,7 @@
 """`brokertwin exam`: its reports, its baseline and its exit codes."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,9 @@ def test_a_deviation_has_the_exit_code_of_its_severity_unless_it_is_known(
         options = [f"{broker.host}:{broker.port}", "--only", "txn_commit", "--yes"]
         printed = run(*options, "--out", str(known), code=5)
         assert "txn_commit (loses or duplicates data)" in printed
-        assert "(known)" in run(*options, "--baseline", str(known))
+        printed = run(*options, "--baseline", str(known))
+        assert "(known)" in printed
+        assert re.search(r"^ +0 new, \d+ known deviations?$", printed, re.MULTILINE)
 
 
 def test_a_refused_preparation_is_named_and_says_nothing_about_data(gateway: Running) -> None:

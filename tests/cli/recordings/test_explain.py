@@ -104,7 +104,8 @@ def test_an_exchange_has_the_state_before_and_after_it(empty_directory: Path) ->
     done = brokertwin(*words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     entry, change = [json.loads(line) for line in done.stdout.splitlines()]
-    assert entry["notes"] == ["bumped epoch 0 of producer 13 to 2"]
+    sender, bumped = entry["notes"]
+    assert (sender, bumped) == ("principal User:ANONYMOUS", "bumped epoch 0 of producer 13 to 2")
     assert change["item"] == {"broker": 1, "transactionalId": NAME}
     fields = {name: tuple(both.values()) for name, both in change["fields"].items()}
     assert fields["producerEpoch"] == (1, 2), "the attempt before had fenced with 1"
