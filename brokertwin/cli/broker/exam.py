@@ -121,13 +121,14 @@ def command(
     brokertwin-exam- and are deleted at the end. On a shared cluster, pass --read-only.
 
     The exit code is that of the worst new deviation: 0 none, 3 differs in a field, 4 breaks
-    clients, 5 loses or duplicates data.
+    clients, 5 loses or duplicates data; 2 if no scenario was played.
     """
     from brokertwin.clients.io.security import security_of
     from brokertwin.kafka_io.kafka_clients import broker_client
     from brokertwin.testing.exam.examination import ExamOptions
     from brokertwin.testing.exam.model import as_text, selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
+    from brokertwin.testing.exam.reports import total
     from brokertwin.testing.exam.verdicts import exit_code, new_deviations
     from brokertwin.testing.exam.versions import inheriting, notes_of, reference_of
 
@@ -159,6 +160,9 @@ def command(
     report = _examined(broker, chosen, security, yes or read_only, restart_command, options, kafka)
     _show(report, baseline_keys)
     _write(report, baseline_keys, json, junit, html, sarif, card)
+    if not total(report.scores).played:
+        say("No scenario was played; the table says why. Choose others, or give more rights.")
+        raise typer.Exit(2)
     raise typer.Exit(exit_code(new_deviations(report.results, baseline_keys)))
 
 

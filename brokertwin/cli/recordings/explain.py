@@ -148,6 +148,7 @@ def _sessions(where: Where, key: str) -> "Subject":
 def _clients(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.clients import ClientTimeline
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
+    from brokertwin.recordings.formats.summary import OtherKindError
 
     def subject_of(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         recording = _recording(where, needed=needed)
@@ -156,7 +157,23 @@ def _clients(where: Where, key: str) -> "Subject":
         return made, everything | {*made.producers, *made.groups, *made.topics}
 
     fields = "groupId", "transactionalId"
-    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
+    try:
+        return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
+    except OtherKindError as nothing:
+        raise _with_own_text(where.files, nothing) from None
+
+
+def _with_own_text(files: "Sequence[Path]", nothing: UserError) -> UserError:
+    """Explain the first text of a client about itself in logs without a request or refusal."""
+    from brokertwin.recordings.explain.error_pages import of_client
+    from brokertwin.recordings.formats.lines import STDIN, read_lines
+
+    for line in read_lines([each for each in files if each != STDIN]):
+        own = of_client(line.text.decode("utf-8", "replace"))
+        if own is not None:
+            said = f"No request is in it, but line {line.number} says: {own.message}"
+            return UserError(said, own.hint)
+    return nothing
 
 
 def _narrowed(

@@ -12,6 +12,7 @@ from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
 from brokertwin.recordings.formats import client_errors
 from brokertwin.recordings.rules import RULES, groups, producers, replicas
+from brokertwin.recordings.rules.findings import OF_FINDINGS
 from brokertwin.wording import with_full_stop
 
 __all__ = ["RULES", "code_of", "document", "index", "name_of", "page"]
@@ -148,20 +149,31 @@ OF_CLIENTS = (
 """The first one that fits counts."""
 
 
+def of_client(text: str) -> OfClientError | None:
+    """What a client's own text means; None if it is none."""
+    for pattern, cause, hint in OF_CLIENTS:
+        if re.search(pattern, text, re.IGNORECASE):
+            return OfClientError(cause, hint)
+    return None
+
+
 def code_of(name: str) -> int:
     """The code of an error by its code or name, or by a client's exception or text.
 
     Raises:
-        OfClientError: the text is a client's own.
+        OfClientError: the text is a client's own, or the name of a finding.
         UserError: it is unknown.
     """
     number = int(name) if re.fullmatch(r"-?\d+", name) else None
     code = number if number is not None else _in_text(name)
     if code in RULES:
         return int(code)
-    for pattern, cause, hint in OF_CLIENTS:
-        if re.search(pattern, name, re.IGNORECASE):
-            raise OfClientError(cause, hint)
+    finding = OF_FINDINGS.get(name)
+    if finding is not None:
+        raise OfClientError(f"`{name}` is a finding of audit. {finding.why}", finding.do)
+    own = of_client(name)
+    if own is not None:
+        raise own
     by_letters = {client_errors.letters(name_of(each)): name_of(each) for each in RULES}
     near = difflib.get_close_matches(client_errors.letters(name), by_letters, NAMES_SHOWN)
     meant = " or ".join(by_letters[each] for each in near)

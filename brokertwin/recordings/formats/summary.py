@@ -80,6 +80,10 @@ class Summary:
         self.on_dead(left)
 
 
+class OtherKindError(UserError):
+    """The lines are of a kind that a command does not read, or reads in part."""
+
+
 def nothing_read(summary: Summary) -> UserError:
     """The error for input without an exchange: its kind and a hint."""
     reasons = summary.dead + Counter(
@@ -94,7 +98,7 @@ def nothing_read(summary: Summary) -> UserError:
     kinds = [(reason, n) for reason, n in reasons.most_common() if reason in BY_NAME]
     if kinds:
         kind, count = BY_NAME[kinds[0][0]], kinds[0][1]
-        return UserError(
+        return OtherKindError(
             f"No exchange was read: {count} of {summary.lines} lines are of another kind:"
             f" {kind.name}.",
             kind.hint,

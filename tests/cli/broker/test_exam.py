@@ -50,7 +50,8 @@ def test_a_scenario_is_shown_with_its_requests_and_the_responses_of_a_release() 
 
 
 def test_a_setting_that_a_scenario_needs_is_named(gateway: Running) -> None:
-    printed = run(gateway.bootstrap, "--only", "idem_expired_", "--yes")
+    printed = run(gateway.bootstrap, "--only", "idem_expired_", "--yes", code=2)
+    assert "No scenario was played" in printed
     assert "5 not played: needs producer.id.expiration.ms=2000\n" in printed
 
 

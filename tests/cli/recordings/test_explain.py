@@ -198,3 +198,17 @@ def test_logs_of_real_programs_are_explained(
     done = brokertwin("explain", *what, TEXTS / file, "--broker", "3", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert message in done.stdout
+
+
+def test_a_clients_own_text_explains_a_log_without_requests(empty_directory: Path) -> None:
+    log = empty_directory / "app.log"
+    log.write_text(
+        "2026-11-27 02:32:26,989 INFO [Consumer clientId=a, groupId=g] Setting newly assigned\n"
+        "2026-11-27 02:32:27,100 WARN [Consumer clientId=a, groupId=g] consumer poll timeout has"
+        " expired. This means the time between subsequent calls to poll() was longer than\n"
+    )
+    done = brokertwin("explain", "client", "a", log, cwd=empty_directory)
+    assert done.returncode == 2
+    assert "line 2 says: The consumer polls too rarely" in done.stderr
+    done = brokertwin("explain", "client", "nobody", FENCING, cwd=empty_directory)
+    assert "has no client nobody" in done.stderr
