@@ -62,12 +62,13 @@ def _takers(by: Sequence[RecordedRequest], findings: Sequence[ProducerFenced]) -
     """List the clients with newer epochs; other hosts tell those of the same client id apart."""
     refused = {(each.affected, each.line.host) for each in findings}
     ids = {client for client, _ in refused}
-    return names_of(
-        f"{line.name} at {line.host}"
-        if line.name in ids and line.host and line.process not in refused
-        else line.name
-        for line in by
-    )
+
+    def place(line: RecordedRequest) -> str:
+        if line.name not in ids or not line.host:
+            return ""
+        return " at the same host" if line.process in refused else f" at {line.host}"
+
+    return names_of(f"{line.name}{place(line)}" for line in by)
 
 
 def _cause(findings: Sequence[ProducerFenced]) -> str:

@@ -34,7 +34,7 @@ def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
     [
         ("second", "10.0.0.2", "second"),
         ("first", "10.0.0.2", "first at 10.0.0.2"),
-        ("first", "10.0.0.1", "first"),
+        ("first", "10.0.0.1", "first at the same host"),
     ],
 )
 def test_two_clients_with_one_id_are_told_apart_by_the_host(
