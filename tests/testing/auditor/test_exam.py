@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing import KafkaBroker
-from brokertwin.testing.auditor.exam import Exam, error_in
+from brokertwin.testing.auditor.exam import Exam, error_in, examined_broker
 from brokertwin.testing.auditor.logs import ClusterLogs
 from brokertwin.testing.auditor.plans import faults_of
 from brokertwin.testing.auditor.workload import MEMBERS, RunNames, WorkKind
 from brokertwin.testing.auditor.workload import PRODUCER as PRODUCER_ROLE
+from brokertwin.testing.exam.site import look
 from tests.support.kafka_tools import java_command
 from tests.support.patience import PATIENCE_S, growing
 from tests.support.sources import ROOT
@@ -57,6 +59,20 @@ def test_a_producer_that_retries_after_a_lost_response_keeps_its_promises(
     verdict = exam(broker, sys.executable, "-c", PRODUCER).run([LOST])
     assert verdict.violations == []
     assert (verdict.hits, verdict.gave_up) == (1, {})
+
+
+def test_without_an_address_a_gateway_is_examined(broker: KafkaBroker) -> None:
+    with examined_broker(None, None, is_checked=False) as own:
+        assert own != broker.bootstrap
+        host, _, port = own.partition(":")
+        assert look(Address(host, int(port)), []).brokers
+    host, _, port = broker.bootstrap.partition(":")
+    given = broker.bootstrap, Address(host, int(port))
+    with examined_broker(*given, is_checked=False) as address:
+        assert address == broker.bootstrap
+    broker.create_topic("orders")
+    with pytest.raises(UserError, match="--yes"), examined_broker(*given, is_checked=False):
+        pass
 
 
 def test_a_client_that_acknowledges_what_it_never_sent_is_accused(broker: KafkaBroker) -> None:

@@ -12,8 +12,9 @@ from brokertwin.testing.exam.model import (
     Observation,
     Scenario,
     Step,
+    Until,
 )
-from brokertwin.testing.exam.player import Ended, ExamExchange, Played
+from brokertwin.testing.exam.player import ABSENT, Ended, ExamExchange, Played, never
 from brokertwin.testing.exam.reports import described
 from brokertwin.testing.exam.verdicts import (
     ENDED,
@@ -151,13 +152,34 @@ def test_another_number_of_observations_is_a_difference(count: int) -> None:
 
 def test_a_value_that_never_comes_is_the_deviation() -> None:
     last = ExamExchange("Heartbeat", 4, {"groupId": "g"}, {"errorCode": 0})
-    never = Ended("call Heartbeat", "after 9 responses in 20 s", "errorCode", 27, 0, last)
-    (found,) = result(None, ended=never).deviations
+    missing = Ended("call Heartbeat", "after 9 responses in 20 s", "errorCode", 27, 0, last)
+    (found,) = result(None, ended=missing).deviations
     assert described(found) == (
         "call Heartbeat: errorCode: expected 27 REBALANCE_IN_PROGRESS, got 0 NONE,"
         " after 9 responses in 20 s"
     )
     assert (found.api, found.request, found.severity) == ("Heartbeat", {"groupId": "g"}, DATA)
+
+
+@pytest.mark.parametrize(
+    ("until", "response", "reason"),
+    [
+        (Until("errorCode", [27]), {"errorCode": 0}, ("errorCode", 27, 0)),
+        (Until("errorCode", [25, 27]), {"errorCode": 0}, ("errorCode", [25, 27], 0)),
+        (Until("errorCode", [0], is_not=True), {"errorCode": 0}, ("errorCode", {"not": 0}, 0)),
+        (Until("members[0].id", ["m"]), {"members": []}, ("members[0].id", "m", ABSENT)),
+        (Until("state", ["Empty"]), {"errorCode": 16, "state": ""}, ("errorCode", 0, 16)),
+        (None, {"topics": [{"errorCode": 3}]}, ("topics[0].errorCode", 0, 3)),
+        (None, {"topics": []}, ("", 0, 0)),
+    ],
+)
+def test_a_repeated_request_ends_with_the_value_that_it_waits_for_or_an_error(
+    until: Until | None, response: Any, reason: tuple[str, Any, Any]
+) -> None:
+    last = ExamExchange("DescribeGroups", 5, {}, response)
+    ended = never(Step(api="DescribeGroups"), until, last, 9, 20)
+    assert (ended.path, ended.expected, ended.got) == reason
+    assert ended.text == "after 9 responses in 20 s"
 
 
 def test_a_denied_request_of_a_normal_user_is_not_asked() -> None:
@@ -167,6 +189,14 @@ def test_a_denied_request_of_a_normal_user_is_not_asked() -> None:
     assert result(with_code(29)).outcome is Outcome.DEVIATES
     expected = result(with_code(0), golden=with_code(29), is_user=True)
     assert expected.outcome is Outcome.DEVIATES
+
+
+def test_a_scenario_that_a_denied_request_ends_is_not_asked() -> None:
+    last = ExamExchange("DescribeGroups", 5, {}, {"groups": [{"errorCode": 30}]})
+    ended = Ended("call DescribeGroups", "after 9 responses in 20 s", "state", "Empty", "", last)
+    found = result(None, ended=ended, is_user=True)
+    assert (found.outcome, found.deviations) == (Outcome.NOT_ASKED, [])
+    assert found.reason == "DescribeGroups is denied: 30 GROUP_AUTHORIZATION_FAILED"
 
 
 def test_a_version_note_explains_deviations_of_its_fields_alone() -> None:
