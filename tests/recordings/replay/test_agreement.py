@@ -32,8 +32,6 @@ TABLE = Path(__file__).with_name("agreement.json")
 PINNED = (CompareVerdict.DIFFER, CompareVerdict.UNSUPPORTED)
 SEARCHED_MOST = 1.8
 """Most handled per scheduled events, with attempts and runs for ids(mean: 1.2)."""
-SHOWN = 20
-"""Number of differing exchanges whose differences are kept."""
 TOGETHER = "all captures as one history"
 FILES = {file.name.removesuffix(".jsonl.gz"): [file] for file in CAPTURES.glob("*.jsonl.gz")}
 HISTORIES = {**FILES, TOGETHER: sorted(CAPTURES.glob("*.jsonl.gz"))}
@@ -74,9 +72,7 @@ def measured(files: list[Path]) -> tuple[dict[str, Any], list[str]]:
             for name in ("moved", "held", "late", "lost")
         },
     }
-    different = [one for one in compared if one.outcome.differences]
-    lines = [line for one in different[:SHOWN] for line in report.diff_lines(one)]
-    return table, [*console.file.getvalue().splitlines(), *lines]
+    return table, console.file.getvalue().splitlines()
 
 
 @contextmanager
