@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -289,8 +289,9 @@ class _Processes:
         for process, reader in zip(self._running.values(), self._readers, strict=True):
             reader.join(CLOSE_S)
             if reader.is_alive():  # a child of a script that has ended holds the output
-                os.killpg(process.pid, signal.SIGKILL)
-                reader.join()
+                with suppress(ProcessLookupError):  # it may have a session of its own
+                    os.killpg(process.pid, signal.SIGKILL)
+                reader.join(CLOSE_S)
         for role, process in self._running.items():
             if process.returncode not in ENDED:
                 text = self._errors[role.name].read_text(errors="replace")

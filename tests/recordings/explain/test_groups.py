@@ -3,14 +3,15 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.groups import APIS, GroupTimeline
-from brokertwin.recordings.explain.story import TimelineEntry
+from brokertwin.recordings.explain.story import TimelineEntry, of_several_hosts
 from brokertwin.recordings.replay.recording import Exchange, read
 from tests.support.sources import ROOT
-from tests.support.synthetic_recording import GROUP, exchange
+from tests.support.synthetic_recording import GROUP, SyntheticRecording, exchange
 
 CAPTURES = ROOT / "tests" / "captures"
 
@@ -27,6 +28,20 @@ def notes(story: list[TimelineEntry]) -> list[str]:
 
 def reasons(story: list[TimelineEntry], code: int) -> list[str]:
     return [each.because for entry in story for each in entry.refused if each.code == code]
+
+
+def test_members_with_one_client_id_are_told_apart_by_host() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, is_new=True)
+    recording.join("a", 2, is_new=True)
+    recording.join("b", 3, is_new=True)
+    hosts = "10.0.0.1", "10.0.0.2", "10.0.0.2"
+    pairs = zip(recording.exchanges, hosts, strict=True)
+    story = GroupTimeline([replace(each, host=of) for each, of in pairs], GROUP).story()
+    shared = of_several_hosts(story)
+    heads = [next(iter(each.lines(set(), shared))).text for each in story]
+    clients = [head.partition("client ")[2].partition("  ")[0] for head in heads]
+    assert clients == ["a at 10.0.0.1", "a at 10.0.0.2", "b"]
 
 
 def test_each_rebalance_has_a_cause() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from brokertwin.protocol import control_batches
 from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.protocol.bodies import render
+from brokertwin.recordings.replay import report
 from brokertwin.recordings.replay.before import ENTRIES
 from brokertwin.recordings.replay.comparison import (
     Comparer,
@@ -412,3 +413,19 @@ def test_dead_letters_are_compared_as_if_written_at_the_recorded_time() -> None:
 def test_captures_are_there() -> None:
     assert [file for file in map(Path, CAPTURES) if not file.stat().st_size] == []
     assert len(CAPTURES) == 26
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "name"),
+    [
+        ("topics[0].errorCode", 3, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("errorCode", "(absent)", None),
+        ("errorCode", True, None),
+        ("offset", 3, None),
+        ("errorCode", 9_999, None),
+    ],
+)
+def test_an_error_code_that_differs_has_its_name(
+    path: str, value: object, name: str | None
+) -> None:
+    assert report.error_name(path, value) == name

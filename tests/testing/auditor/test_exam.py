@@ -101,7 +101,7 @@ def test_clients_that_a_script_wraps_end_with_it(broker: KafkaBroker) -> None:
     works = (WorkKind.PRODUCE, WorkKind.CONSUME)
     member = 'case "$EXAM_NAME" in member*) sleep 600; exit 0;; esac'
     words = ("sh", "-c", f'{member}\n{sys.executable} -c "$0"\nexit 0', PRODUCER)
-    verdict = exam(broker, *words, works=works)._replace(timeout_s=5.0).run([])
+    verdict = exam(broker, *words, works=works)._replace(timeout_s=1.0).run([])
     assert verdict.gave_up == {}
 
 
