@@ -160,16 +160,20 @@ def _clients(where: Where, key: str) -> "Subject":
     try:
         return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
     except OtherKindError as nothing:
-        raise _with_own_text(where.files, nothing) from None
+        raise _with_own_text(where.files, key, nothing) from None
 
 
-def _with_own_text(files: "Sequence[Path]", nothing: UserError) -> UserError:
-    """Explain the first text of a client about itself in logs without a request or refusal."""
+def _with_own_text(files: "Sequence[Path]", client: str, nothing: UserError) -> UserError:
+    """Explain the first text of a client about itself in logs without a request or refusal.
+
+    Lines that name another client are not its own.
+    """
     from brokertwin.recordings.explain.error_pages import of_client
     from brokertwin.recordings.formats.lines import STDIN, read_lines
 
     for line in read_lines([each for each in files if each != STDIN]):
-        own = of_client(line.text.decode("utf-8", "replace"))
+        text = line.text.decode("utf-8", "replace")
+        own = of_client(text) if "clientId=" not in text or f"clientId={client}" in text else None
         if own is not None:
             said = f"No request is in it, but line {line.number} says: {own.message}"
             return UserError(said, own.hint)

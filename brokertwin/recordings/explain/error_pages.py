@@ -83,7 +83,8 @@ OF_CLIENTS = (
     ),
     _OwnError(
         r"Lost previously assigned partitions|onPartitionsLost",
-        "The coordinator no longer had the member: it was removed, or another took its instance.",
+        "The coordinator no longer has the member: it was removed, another took its instance, or it"
+        " left because it polled too rarely.",
         f"Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION or FENCED_INSTANCE_ID. {_FROM_LOG}",
     ),
     _OwnError(
@@ -119,7 +120,7 @@ OF_CLIENTS = (
         r"|\bNode -?\d+ disconnected|Bootstrap broker .*disconnected|SSL handshake failed"
         r"|_ALL_BROKERS_DOWN|_RESOLVE$|_SSL$|NoBrokersAvailable|\b(?:Disconnect|SslAuthentication)"
         "Exception",
-        "The connection failed: no broker returns this.",
+        "The connection failed or ended: no broker returns this.",
         _UNREACHED,
     ),
     _OwnError(

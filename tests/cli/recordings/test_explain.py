@@ -210,5 +210,7 @@ def test_a_clients_own_text_explains_a_log_without_requests(empty_directory: Pat
     done = brokertwin("explain", "client", "a", log, cwd=empty_directory)
     assert done.returncode == 2
     assert "line 2 says: The consumer polls too rarely" in done.stderr
+    done = brokertwin("explain", "client", "b", log, cwd=empty_directory)
+    assert "No exchange was read" in done.stderr
     done = brokertwin("explain", "client", "nobody", FENCING, cwd=empty_directory)
     assert "has no client nobody" in done.stderr
