@@ -163,7 +163,7 @@ class OffsetHistory:
     def _by(self, key: OffsetKey, topic_id: Uuid, is_gone: bool) -> str:
         """Description of the change's author."""
         if is_gone:
-            return "the broker: expired, or deleted on request"
+            return "the broker: expired, deleted on request, or with its topic"
         group = self._groups.get(key.group)
         if group is None or group.members is None:
             return f"no member is known: {OUTSIDER}"

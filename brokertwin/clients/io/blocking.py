@@ -25,6 +25,9 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 PLAINTEXT = ClientSecurity()
 
 
+CLOSED = "it closed the connection"
+
+
 class BrokerClosedError(Exception):
     """The broker has closed the connection."""
 
@@ -119,7 +122,7 @@ class BlockingConnection:
         try:
             self._socket.sendall(data)
         except (ConnectionError, ssl.SSLError):
-            raise BrokerClosedError from None
+            raise BrokerClosedError(CLOSED) from None
 
     def receive(self, is_strict: bool = True) -> Any:
         """Return the response to the oldest pending request.
@@ -157,9 +160,9 @@ class BlockingConnection:
             try:
                 part = self._socket.recv(size - len(data))
             except (ConnectionError, ssl.SSLError):
-                raise BrokerClosedError from None
+                raise BrokerClosedError(CLOSED) from None
             if not part:
-                raise BrokerClosedError
+                raise BrokerClosedError(CLOSED)
             data += part
         return bytes(data)
 

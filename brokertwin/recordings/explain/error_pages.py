@@ -50,7 +50,7 @@ _FROM_LOG = "`brokertwin explain client ID FILE…` shows which one it was."
 _UNREACHED = (
     "Check addresses (bootstrap.servers, advertised.listeners), TLS and the network. No request log"
     " shows what reached no broker; `brokertwin explain client ID` of a DEBUG log counts requests"
-    " without a response."
+    " without a response (Sarama does not log all responses)."
 )
 OF_CLIENTS = (
     _OwnError(
@@ -118,6 +118,8 @@ OF_CLIENTS = (
         r"Connection to node -?\d+ .*could not be established|broker transport failure"
         r"|all broker connections are down|host resolution failure|local: SSL error|_TRANSPORT$"
         r"|\bNode -?\d+ disconnected|Bootstrap broker .*disconnected|SSL handshake failed"
+        r"|run out of available brokers|unable to dial|\bi/o timeout|connection refused"
+        r"|ECONNREFUSED|KafkaJSConnection\w*Error|SSL alert number"
         r"|_ALL_BROKERS_DOWN|_RESOLVE$|_SSL$|NoBrokersAvailable|\b(?:Disconnect|SslAuthentication)"
         "Exception",
         "The connection failed or ended: no broker returns this.",
@@ -132,6 +134,11 @@ OF_CLIENTS = (
         r"Some data may have been lost|failOnDataLoss|offset was changed from \d+ to \d+",
         "Spark's Kafka source misses records: they were deleted, or the topic was created again.",
         "`brokertwin explain partition TOPIC-N FILE…` names the requests that did it.",
+    ),
+    _OwnError(
+        r"KafkaJSNumberOfRetriesExceeded|KafkaJSProtocolError",
+        "KafkaJS names the broker's last error after this, as `Caused by` or in the text.",
+        f"Explain that text. {_FROM_LOG}",
     ),
     _OwnError(
         "WakeupException",

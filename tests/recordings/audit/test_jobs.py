@@ -16,9 +16,11 @@ from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.one_pass import judged
 from brokertwin.recordings.audit.spool import Spool
 from brokertwin.recordings.formats.documents import DecodedLine
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from tests.support.audits import RECORDINGS, lines
 from tests.support.console import brokertwin
+from tests.support.requestlogs import SINGLE
 
 AT_CONTROLLERS = re.compile(
     rb'"requestApiKeyName":"(BROKER_|ALTER_PARTITION)|"listener":"CONT|"isForwarded":true|AAAAAQ"'
@@ -159,3 +161,12 @@ def test_audit_prints_the_same_with_several_processes() -> None:
     one, *others = [brokertwin(*words, "--jobs", jobs).stdout for jobs in (1, 2, 3)]
     assert one
     assert others == [one] * 2
+
+
+def test_each_line_comes_once_and_in_order_from_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "CHUNK_BYTES", 1_000)
+    of_log = [SourceLine("a", number, text) for number, text in enumerate(lines(SINGLE), 1)]
+    with ahead.DecodersAhead(2, UTC) as decoders:
+        found = list(decoders.lines(of_log))
+    assert [each.number for each in found] == [each.number for each in of_log]
+    assert len(of_log) > 100

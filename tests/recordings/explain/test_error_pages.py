@@ -127,3 +127,32 @@ def is_known(text: str) -> bool:
         return True
     except UserError:
         return False
+
+
+LOST_COORDINATOR = "Group coordinator k:9092 (id: 1) is unavailable or invalid due to cause"
+NO_HEARTBEATS = "session timed out without receiving a heartbeat response"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Attempt to heartbeat failed since group is rebalancing", "joins its group again"),
+        ("Request joining group due to: group is already rebalancing", "joins its group again"),
+        ("Lost previously assigned partitions orders-0", "no longer has the member"),
+        ("Timeout expired after 60000ms while awaiting InitProducerId", "no producer id"),
+        (f"{LOST_COORDINATOR}: {NO_HEARTBEATS}.", "no response to its heartbeats"),
+        (f"{LOST_COORDINATOR}: coordinator unavailable.", "looks for its coordinator"),
+        ("Error sending fetch request (sessionId=7, epoch=3) to node 1:", "A Fetch had no"),
+        ("Node 1 disconnected.", "failed or ended"),
+        ("Bootstrap broker k:9092 (id: -1 rack: null) disconnected", "failed or ended"),
+        ("kafka: client has run out of available brokers to talk to", "failed or ended"),
+        ("Connection error: connect ECONNREFUSED 127.0.0.1:9092", "failed or ended"),
+        ("KafkaJSNumberOfRetriesExceeded", "KafkaJS names the broker's last error"),
+        ("max-poll-exceeded", "is a finding of audit"),
+    ],
+)
+def test_a_clients_own_text_is_explained_and_is_no_error_of_a_broker(text: str, said: str) -> None:
+    with pytest.raises(error_pages.OfClientError) as raised:
+        error_pages.code_of(text)
+    assert said in raised.value.message
+    assert raised.value.hint
