@@ -44,10 +44,10 @@ Client = Annotated[
     str | None, typer.Option("--client", metavar="ID", help="Show only this client id's requests.")
 ]
 ErrorName = Annotated[
-    str | None,
+    list[str] | None,
     typer.Argument(
         metavar="CODE|NAME",
-        help="Error: 47, INVALID_PRODUCER_EPOCH, InvalidProducerEpochException.",
+        help="Error: 47, INVALID_PRODUCER_EPOCH, InvalidProducerEpochException, a text.",
     ),
 ]
 Place = Annotated[
@@ -147,6 +147,7 @@ def _sessions(where: Where, key: str) -> "Subject":
 
 def _clients(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.clients import ClientTimeline
+    from brokertwin.recordings.explain.story import AbsentError
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
     from brokertwin.recordings.formats.summary import OtherKindError
 
@@ -159,23 +160,25 @@ def _clients(where: Where, key: str) -> "Subject":
     fields = "groupId", "transactionalId"
     try:
         return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), subject_of, fields)
-    except OtherKindError as nothing:
+    except (OtherKindError, AbsentError) as nothing:
         raise _with_own_text(where.files, key, nothing) from None
 
 
 def _with_own_text(files: "Sequence[Path]", client: str, nothing: UserError) -> UserError:
-    """Explain the first text of a client about itself in logs without a request or refusal.
+    """Explain the first text of a client about itself in logs without its requests or refusals.
 
-    Lines that name another client are not its own.
+    Lines that name no client are its own where no other client is in the logs.
     """
     from brokertwin.recordings.explain.error_pages import of_client
+    from brokertwin.recordings.explain.story import AbsentError
     from brokertwin.recordings.formats.lines import STDIN, read_lines
 
     for line in read_lines([each for each in files if each != STDIN]):
         text = line.text.decode("utf-8", "replace")
-        own = of_client(text) if "clientId=" not in text or f"clientId={client}" in text else None
+        is_nobodys = "clientId=" not in text and not isinstance(nothing, AbsentError)
+        own = of_client(text) if is_nobodys or f"clientId={client}" in text else None
         if own is not None:
-            said = f"No request is in it, but line {line.number} says: {own.message}"
+            said = f"No request of it is there, but line {line.number} says: {own.message}"
             return UserError(said, own.hint)
     return nothing
 
@@ -339,13 +342,14 @@ def line(
 
 
 @app.command()
-def error(name: ErrorName = None, as_json: AsJson = False) -> None:
+def error(words: ErrorName = None, as_json: AsJson = False) -> None:
     """Explain an error code: its meaning, the rule's source, its cause, and what to do.
 
     Without a name it lists all errors.
     """
     from brokertwin.recordings.explain import error_pages
 
+    name = " ".join(words) if words else None
     try:
         codes = [error_pages.code_of(name)] if name is not None else sorted(error_pages.RULES)
     except error_pages.OfClientError as own:

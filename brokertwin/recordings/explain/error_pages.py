@@ -71,7 +71,7 @@ OF_CLIENTS = (
         " from logs before an upgrade, and version-refused, from captures after it.",
     ),
     _OwnError(
-        r"Resetting offset",
+        r"Resetting offset|Found no committed offset|Offset \S+ is out of range",
         "The group has no committed offset of the partition, or the broker no record at it.",
         "Explain OFFSET_OUT_OF_RANGE. `brokertwin explain partition TOPIC-N FILE…` shows it.",
     ),
@@ -109,8 +109,8 @@ OF_CLIENTS = (
         _UNREACHED,
     ),
     _OwnError(
-        r"not present in metadata after|Expiring \d+ record|_?msg_timed_out|Message timed out"
-        r"|\b(?:Kafka)?Timeout(?:Exception|Error)\b",
+        r"not present in metadata after|Failed to update metadata after|Expiring \d+ record"
+        r"|_?msg_timed_out|Message timed out|\b(?:Kafka)?Timeout(?:Exception|Error)\b",
         "A request had no response in time, or reached no broker.",
         f"Explain REQUEST_TIMED_OUT if a broker returned it. {_UNREACHED}",
     ),
@@ -191,13 +191,15 @@ def code_of(name: str) -> int:
 
 def _in_text(text: str) -> Error | None:
     """The error in a client's text, which may have classes in front: `E: Broker: Not leader`."""
+    last = text
     while text:
         head, _, rest = text.partition(": ")
         code = client_errors.of_exception(head) or client_errors.code_of(text)
         if code is not None:
             return code
-        text = rest
-    return None
+        text, last = rest, text
+    names = [each for each in re.findall(r"\b[A-Z][A-Z_]{5,}\b", last) if each in Error.__members__]
+    return Error[names[0]] if names else None
 
 
 def document(code: int) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def explained(whole: Recording, place: str) -> list[TimelineEntry]:
     if found is None:
         raise UserError(
             f"The recording has no exchange {place}.",
-            f"Its exchanges are {exchanges[0].id} to {exchanges[-1].id}."
+            f"Its exchanges are {exchanges[0].id} to {exchanges[-1].id}, without requests between"
+            " brokers and a controller's copies of forwarded ones."
             if exchanges
             else "It is empty.",
         )

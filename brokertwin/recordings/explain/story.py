@@ -134,7 +134,11 @@ class Subject(Protocol):
         """The final state of the subject, in lines."""
 
 
-def absent(what: str, key: str, items: Iterable[object], place: str = "recording") -> UserError:
+class AbsentError(UserError):
+    """A recording lacks a subject."""
+
+
+def absent(what: str, key: str, items: Iterable[object], place: str = "recording") -> AbsentError:
     """Error for a subject that a recording lacks; `items` are the existing ones."""
     names = list(map(str, items))
     nothing = f"It has no {what}s at all."
@@ -142,6 +146,6 @@ def absent(what: str, key: str, items: Iterable[object], place: str = "recording
         nothing += (
             " Take logs of a time when it was active; `explain client` reads a client's own log."
         )
-    return UserError(
+    return AbsentError(
         f"The {place} has no {what} {key}.", f"It has {some(names, SHOWN)}." if names else nothing
     )

@@ -217,5 +217,6 @@ def _unknown(name: str, is_of_several: bool) -> UserError:
     return UserError(
         f"Cannot tell which broker {name} belongs to: neither its Metadata responses nor its name"
         " have the id.",
-        "Pass --broker ID with the logs of one broker, or rename the file: broker-1.log.",
+        "Pass --broker ID with the logs of one broker, or rename the file: broker-1.log,"
+        " controller-100.log.",
     )

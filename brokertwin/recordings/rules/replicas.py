@@ -115,7 +115,8 @@ RULES: dict[int, Rule] = {
         "state/replication/acks.py",
     ),
     Error.NETWORK_EXCEPTION: Rule(
-        "The broker lost its connection to another broker that it needed.",
+        "The broker lost its connection to another broker that it needed. Clients use the same name"
+        " for the end of their own connection.",
         "AddPartitionsToTxnManager",
         "No action: clients retry.",
         "A transaction coordinator that does not respond in time.",

@@ -148,6 +148,8 @@ def test_an_error_has_its_page(empty_directory: Path) -> None:
     parts = ("Retriable: no", "Source: KIP-98", "Cause: ", "What to do: ", "In a recording: ")
     assert [part for part in parts if f"\n{part}" not in by_name.stdout] == []
     assert not set("`|#[]").intersection(by_name.stdout), "no Markdown on a terminal"
+    words = "explain", "error", "Broker:", "Producer", "attempted", "an", "operation"
+    assert brokertwin(*words, cwd=empty_directory).stdout.startswith("47 ")
     done = brokertwin("explain", "error", 47, "--json", cwd=empty_directory)
     assert json.loads(done.stdout)["retriable"] is False
     listed = brokertwin("explain", "error", cwd=empty_directory)
@@ -212,5 +214,10 @@ def test_a_clients_own_text_explains_a_log_without_requests(empty_directory: Pat
     assert "line 2 says: The consumer polls too rarely" in done.stderr
     done = brokertwin("explain", "client", "b", log, cwd=empty_directory)
     assert "No exchange was read" in done.stderr
+    refused = "[Consumer clientId=b, groupId=g] Offset commit failed on partition o-0 at offset 1"
+    with log.open("a") as file:
+        file.write(f"2026-11-27 02:32:28,100 ERROR {refused}: The request timed out.\n")
+    done = brokertwin("explain", "client", "a", log, cwd=empty_directory)
+    assert "line 2 says: The consumer polls too rarely" in done.stderr, "it has only b's refusal"
     done = brokertwin("explain", "client", "nobody", FENCING, cwd=empty_directory)
     assert "has no client nobody" in done.stderr

@@ -148,6 +148,9 @@ NO_HEARTBEATS = "session timed out without receiving a heartbeat response"
         ("kafka: client has run out of available brokers to talk to", "failed or ended"),
         ("Connection error: connect ECONNREFUSED 127.0.0.1:9092", "failed or ended"),
         ("KafkaJSNumberOfRetriesExceeded", "KafkaJS names the broker's last error"),
+        ("Failed to update metadata after 60.0 secs.", "had no response in time"),
+        ("Found no committed offset for partition orders-0", "has no committed offset"),
+        ("Offset 12 is out of range for partition orders-0", "or the broker no record at it"),
         ("max-poll-exceeded", "is a finding of audit"),
     ],
 )
@@ -156,3 +159,8 @@ def test_a_clients_own_text_is_explained_and_is_no_error_of_a_broker(text: str, 
         error_pages.code_of(text)
     assert said in raised.value.message
     assert raised.value.hint
+
+
+def test_a_code_inside_a_text_is_its_error() -> None:
+    text = "Error while fetching metadata with correlation id 5 : {orders=LEADER_NOT_AVAILABLE}"
+    assert error_name(error_pages.code_of(text)) == "LEADER_NOT_AVAILABLE"

@@ -139,7 +139,7 @@ def test_a_refusal_in_words(tmp_path: Path, line: str) -> None:
     file = tmp_path / "client.log"
     file.write_text(f"2026-11-20 09:12:05.412  INFO 7 --- [c-1] o.a.k.X : {said}\n")
     if refused == "none":
-        with pytest.raises(UserError, match=r"No (exchange was read|request is in it)"):
+        with pytest.raises(UserError, match=r"No (exchange was read|request of it is there)"):
             _clients(Where(files=[file]), client)
         return
     (entry,) = _clients(Where(files=[file]), client).story()
