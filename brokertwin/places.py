@@ -56,7 +56,7 @@ def place(path: "str | os.PathLike[str]") -> Path:
         return Path("/", rest)
     if scheme not in REMOTE:
         raise UserError(
-            f"Cannot use {text}: the file system {scheme} is not supported.",
+            f"Cannot use {scheme}://{rest}: the file system {scheme} is not supported.",
             f"Use a local path, or one of {', '.join(f'{each}://' for each in REMOTE)}.",
         )
     return RemotePath(f"{'s3a' if scheme in S3 else scheme}:", rest)

@@ -69,7 +69,8 @@ def test_a_secured_broker_is_examined(mechanism: str, tmp_path: Path) -> None:
 def test_scenarios_of_anonymous_clients_need_plain_text(tmp_path: Path) -> None:
     words = "--only", "tokens_on_plaintext", "--yes"
     with secured("PLAIN", tmp_path) as (broker, config):
-        assert "0 of 0 played" in run(broker.bootstrap, "--kafka-config", str(config), *words)
+        login = "--kafka-config", str(config)
+        assert "0 of 0 played" in run(broker.bootstrap, *login, *words, code=2)
     with KafkaBroker() as broker:
         assert "1 of 1 played" in run(broker.bootstrap, *words)
 
@@ -86,7 +87,7 @@ def test_what_a_user_may_not_do_is_not_asked(tmp_path: Path) -> None:
     rules = {"authorizer.class.name": authorizer, "super.users": "User:admin"}
     with secured("PLAIN", tmp_path, **rules) as (broker, config):
         words = (broker.bootstrap, "--kafka-config", str(config), "--only", "idem_in", "--yes")
-        printed = run(*words, "--rights", "user")
+        printed = run(*words, "--rights", "user", code=2)
         assert "0 of 0 played scenarios agree" in printed
         assert "CreateTopics failed: 29 TOPIC_AUTHORIZATION_FAILED" in run(*words, code=4)
 
