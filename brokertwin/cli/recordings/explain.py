@@ -1,5 +1,6 @@
 """`brokertwin explain`: why a broker responded as it did, from a recording."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -175,8 +176,10 @@ def _with_own_text(files: "Sequence[Path]", client: str, nothing: UserError) -> 
 
     for line in read_lines([each for each in files if each != STDIN]):
         text = line.text.decode("utf-8", "replace")
-        is_nobodys = "clientId=" not in text and not isinstance(nothing, AbsentError)
-        own = of_client(text) if is_nobodys or f"clientId={client}" in text else None
+        is_named = "clientId=" in text or re.search(r"#(?:consumer|producer)-\d+\|", text)
+        is_own = f"clientId={client}" in text or f"|{client}#" in text
+        is_own = is_own or not (is_named or isinstance(nothing, AbsentError))
+        own = of_client(text) if is_own else None
         if own is not None:
             said = f"No request of it is there, but line {line.number} says: {own.message}"
             return UserError(said, own.hint)

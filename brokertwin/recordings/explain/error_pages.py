@@ -111,8 +111,9 @@ OF_CLIENTS = (
     _OwnError(
         r"not present in metadata after|Failed to update metadata after|Expiring \d+ record"
         r"|_?msg_timed_out|Message timed out|\b(?:Kafka)?Timeout(?:Exception|Error)\b",
-        "A request had no response in time, or reached no broker.",
-        f"Explain REQUEST_TIMED_OUT if a broker returned it. {_UNREACHED}",
+        "A request had no response in time, was refused until the time-out, or reached no broker.",
+        "`brokertwin audit` of the brokers' request log has the refusals: under-min-isr,"
+        f" broker-gone, client-throttled. {_UNREACHED}",
     ),
     _OwnError(
         r"Connection to node -?\d+ .*could not be established|broker transport failure"

@@ -154,9 +154,8 @@ class PartitionTimeline:
     def ending(self) -> list[str]:
         """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
         if self._gone:
-            return [
-                f"the topic was deleted at {clock(self._gone)}; of a new one nothing is recorded"
-            ]
+            gone = f"the topic was deleted at {clock(self._gone)}"
+            return [f"{gone}; no leader or record of a new one is recorded"]
         facts = self.known
         ends = {
             broker: f"{end} or later" if broker == facts.led_by and facts.end_is_least else str(end)

@@ -219,5 +219,9 @@ def test_a_clients_own_text_explains_a_log_without_requests(empty_directory: Pat
         file.write(f"2026-11-27 02:32:28,100 ERROR {refused}: The request timed out.\n")
     done = brokertwin("explain", "client", "a", log, cwd=empty_directory)
     assert "line 2 says: The consumer polls too rarely" in done.stderr, "it has only b's refusal"
+    with log.open("a") as file:
+        file.write("%4|1796000000.5|MAXPOLL|c#consumer-1| [thrd:main]: maximum poll interval\n")
+    done = brokertwin("explain", "client", "c", log, cwd=empty_directory)
+    assert "line 4 says: The consumer polls too rarely" in done.stderr
     done = brokertwin("explain", "client", "nobody", FENCING, cwd=empty_directory)
     assert "has no client nobody" in done.stderr

@@ -77,7 +77,7 @@ RARELY = "`brokertwin audit` has the findings max-poll-exceeded"
             "CommitFailedError: Offset commit cannot be completed since the consumer is not",
             "Explain UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION",
         ),
-        ("TimeoutException", "Explain REQUEST_TIMED_OUT if a broker returned it. Check addresses"),
+        ("TimeoutException", "`brokertwin audit` of the brokers' request log has the refusals"),
         ("Local: Broker transport failure", "Check addresses"),
         ("Local: Maximum application poll interval (max.poll.interval.ms) exceeded", RARELY),
         ("Local_MaxPollExceeded", RARELY),

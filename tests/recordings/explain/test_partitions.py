@@ -205,7 +205,7 @@ def test_a_topic_that_was_deleted_is_why_it_is_unknown(tmp_path: Path, error: in
 def test_a_deleted_topics_log_does_not_end_where_the_former_one_did(tmp_path: Path) -> None:
     begin = metadata(1, 0), produce(0, 6), fetch(0, 6), topics("DELETE_TOPICS")
     assert lines(tmp_path, *begin).ending() == [
-        "the topic was deleted at 12:00:03.001; of a new one nothing is recorded"
+        "the topic was deleted at 12:00:03.001; no leader or record of a new one is recorded"
     ]
     again = lines(tmp_path, *begin, topics("CREATE_TOPICS"), metadata(1, 0), produce(0, 2))
     assert again.ending()[1].startswith("log ends: broker 1 2")
