@@ -72,7 +72,7 @@ class LsoTimeline:
         if not self._nameless:
             return said
         ids = some(self._nameless, SHOWN)
-        return f"{said}; Fetches name topics by id, and these ids have no name in it: {ids}"
+        return f"{said}; explain one of these ids of topics, whose names it lacks: {ids}"
 
 
 def ending_of(stable: StableOffset, key: str) -> list[str]:

@@ -15,8 +15,8 @@ OF_FINDINGS: dict[str, Rule] = {
         " max.poll.interval.ms, is not in the next generation.",
         "KIP-62; ClassicGroup, GroupMetadataManager",
         "Look for pauses of its process (GC, slow records) and for lost connections; fewer"
-        " max.poll.records or a greater max.poll.interval.ms. A static member has no other way to"
-        " go.",
+        " max.poll.records or a greater max.poll.interval.ms. A static member sends no"
+        " LeaveGroup: one that is stopped is dropped after session.timeout.ms.",
     ),
     "max-poll-exceeded": Rule(
         "A consumer that does not poll for max.poll.interval.ms leaves its group. Its next poll"
