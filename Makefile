@@ -3,7 +3,6 @@
 PYTHON ?= $(shell .ci/python)
 VENV := .venv
 BIN := $(VENV)/bin
-SAID := same or agreement or false or form
 LIVE := spark or kafka or browser or site or processes or clients or full
 PYTEST := $(BIN)/pytest -n auto
 TOOLS := build/tools
@@ -47,7 +46,7 @@ interpreters: ## the quick tests of the core and the gateway on Python 3.11, 3.1
 
 record: setup ## ask a real broker and write goldens; NAME=groups/share_walks records one, NAME=said the tools' words
 	@case "$(NAME)" in \
-		said) SAID=write $(PYTEST) -q -k '$(SAID)' tests/recordings tests/score tests/streaming/live tests/testing/exam ;; \
+		said) SAID=write $(PYTEST) -q $$(grep -rl --include='test_*.py' assert_said tests) ;; \
 		score*) $(BIN)/python -m tests.score.record $(NAME) ;; \
 		*) GOLDENS=record GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares ;; \
 	esac

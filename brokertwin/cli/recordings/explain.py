@@ -1,6 +1,5 @@
 """`brokertwin explain`: why a broker responded as it did, from a recording."""
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,6 +16,7 @@ from brokertwin.cli.recordings.sources import (
     with_source,
 )
 from brokertwin.errors import UserError
+from brokertwin.patterns import later
 from brokertwin.places import place
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ StateAround = Annotated[
     ),
 ]
 
+
+NAMED = later(r"clientId=([^,\]\s]+)|\|([^|#]*)#(?:consumer|producer)-\d+\|")
+"""The client of a line, as Java's and librdkafka's loggers name it."""
 
 STYLES = {"head": "bold", "note": "cyan", "refused": "red"}
 
@@ -176,9 +179,8 @@ def _with_own_text(files: "Sequence[Path]", client: str, nothing: UserError) -> 
 
     for line in read_lines([each for each in files if each != STDIN]):
         text = line.text.decode("utf-8", "replace")
-        is_named = "clientId=" in text or re.search(r"#(?:consumer|producer)-\d+\|", text)
-        is_own = f"clientId={client}" in text or f"|{client}#" in text
-        is_own = is_own or not (is_named or isinstance(nothing, AbsentError))
+        named = NAMED.search(text)
+        is_own = client in named.groups() if named else not isinstance(nothing, AbsentError)
         own = of_client(text) if is_own else None
         if own is not None:
             said = f"No request of it is there, but line {line.number} says: {own.message}"

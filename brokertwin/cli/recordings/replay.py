@@ -253,12 +253,7 @@ def _report(
     if is_json:
         show_json(comparison_document(history, compared, planned.schedule, planned.earlier))
         return
-    report.show_comparison(output, compared)
-    report.show_earlier(output, planned.earlier)
-    report.show_schedule(output, planned.schedule)
-    report.show_touched(output, compared)
-    report.show_freedoms(output, compared)
-    report.show_last_line(output, compared)
+    report.show(output, compared, planned.schedule, planned.earlier)
 
 
 def _apis(only: str | None) -> frozenset[str]:

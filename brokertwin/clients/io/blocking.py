@@ -25,11 +25,11 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 PLAINTEXT = ClientSecurity()
 
 
-CLOSED = "it closed the connection"
-
-
 class BrokerClosedError(Exception):
     """The broker has closed the connection."""
+
+    def __init__(self) -> None:
+        super().__init__("it closed the connection")
 
 
 class UndecodableResponseError(Exception):
@@ -122,7 +122,7 @@ class BlockingConnection:
         try:
             self._socket.sendall(data)
         except (ConnectionError, ssl.SSLError):
-            raise BrokerClosedError(CLOSED) from None
+            raise BrokerClosedError from None
 
     def receive(self, is_strict: bool = True) -> Any:
         """Return the response to the oldest pending request.
@@ -160,9 +160,9 @@ class BlockingConnection:
             try:
                 part = self._socket.recv(size - len(data))
             except (ConnectionError, ssl.SSLError):
-                raise BrokerClosedError(CLOSED) from None
+                raise BrokerClosedError from None
             if not part:
-                raise BrokerClosedError(CLOSED)
+                raise BrokerClosedError
             data += part
         return bytes(data)
 

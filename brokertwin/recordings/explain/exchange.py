@@ -26,8 +26,8 @@ def explained(whole: Recording, place: str) -> list[TimelineEntry]:
     if found is None:
         raise UserError(
             f"The recording has no exchange {place}.",
-            f"Its exchanges are {exchanges[0].id} to {exchanges[-1].id}, without requests between"
-            " brokers and a controller's copies of forwarded ones."
+            f"Its exchanges are {exchanges[0].id} to {exchanges[-1].id}. Requests between brokers,"
+            " a controller's copies of forwarded ones, and those logged without a body are none."
             if exchanges
             else "It is empty.",
         )

@@ -32,14 +32,7 @@ class LsoTimeline:
             ids = sorted(each.id.partition(" ")[::2] for each in lags.entities)
             raise absent("partition", key, [f"{name}-{n}" for n, name in ids])
         self.key = key
-        self._nameless = [
-            f"{each.id.partition(' ')[2]}-{number}"
-            for each, other in lags.entities.items()
-            if isinstance(other, PartitionLag)
-            and other.stable.stable >= 0
-            and each.id.startswith(f"{number} ")
-            and TOPIC_ID.fullmatch(each.id.partition(" ")[2])
-        ]
+        self._lags = lags.entities
         self.stable = partition.stable
         held = recording.found(LAGS, LsoHeldBack)
         self._held = [each for each in held if each.partition.place == key]
@@ -69,10 +62,16 @@ class LsoTimeline:
     def _unknown(self) -> str:
         """That no Fetch shows the partition, and what may be the same one by its topic's id."""
         said = f"unknown: no Fetch response of the recording has a last stable offset of {self.key}"
-        if not self._nameless:
+        number = self.key.rpartition("-")[2]
+        shown = (
+            each.id.partition(" ")[::2]
+            for each, other in self._lags.items()
+            if isinstance(other, PartitionLag) and other.stable.stable >= 0
+        )
+        ids = [f"{topic}-{n}" for n, topic in shown if n == number and TOPIC_ID.fullmatch(topic)]
+        if not ids:
             return said
-        ids = some(self._nameless, SHOWN)
-        return f"{said}; explain one of these ids of topics, whose names it lacks: {ids}"
+        return f"{said}; if one of these has the topic's id, explain that: {some(ids, SHOWN)}"
 
 
 def ending_of(stable: StableOffset, key: str) -> list[str]:

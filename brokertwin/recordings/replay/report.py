@@ -139,6 +139,21 @@ def show_summary(
     _print(console, ", ".join(parts))
 
 
+def show(
+    console: Console,
+    compared: Sequence[Compared],
+    schedule: DeliverySchedule,
+    earlier: Sequence[Earlier],
+) -> None:
+    """Print the comparison, and what was needed for it."""
+    show_comparison(console, compared)
+    show_earlier(console, earlier)
+    show_schedule(console, schedule)
+    show_touched(console, compared)
+    show_freedoms(console, compared)
+    show_last_line(console, compared)
+
+
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
     """Print the table by API and the first differences."""
     console.print(_table(compared))

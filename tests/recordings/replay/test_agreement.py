@@ -55,12 +55,7 @@ def measured(files: list[Path]) -> tuple[dict[str, Any], list[str]]:
     assert not faults, "the machine may refuse a request, and never fail at one"
     console = Console(file=StringIO(), width=200)
     report.show_summary(console, recording.exchanges, responses)
-    report.show_comparison(console, compared)
-    report.show_earlier(console, planned.earlier)
-    report.show_schedule(console, planned.schedule)
-    report.show_touched(console, compared)
-    report.show_freedoms(console, compared)
-    report.show_last_line(console, compared)
+    report.show(console, compared, planned.schedule, planned.earlier)
     assert isinstance(console.file, StringIO)
     table = {
         "exchanges": len(compared),
